@@ -126,12 +126,14 @@ async def test_who_may_retry_and_who_may_refund(service: Service, dealer: ApiCli
     }
 
 
-async def test_a_refund_in_review_leads_to_where_it_is_decided(dealer: ApiClient, admin: Browser):
+async def test_a_refund_in_review_leads_to_where_it_is_decided(service: Service, dealer: ApiClient, admin: Browser):
     order_no = (await dealer.order("TEST-REVIEW")).data["orderNo"]
     await dealer.delivered(order_no)
     await dealer.post("/esim/refund", {"orderNo": order_no})
     said = await summary(admin, order_no)
     assert "waits for your decision" in said and "Review" in said
+    async with signed_in(service, "finance", dealer.tenant_id) as clerk:
+        assert "A refund of 1.80 USD waits for the operator's decision" in await see(clerk, page_of(order_no))
 
 
 async def test_a_receiver_that_refuses_is_named(

@@ -13,6 +13,7 @@ async def test_operators_read_a_note_in_the_timeline_and_the_dealer_does_not(
     assert "The note is kept" in await does(admin, f"{page}/note", note="  Called back <b>twice</b>\nעברית  ")
     async with signed_in(service, "readonly") as reader:
         said = await see(reader, page)
+        assert 'lines">Called back &lt;b&gt;twice&lt;/b&gt;\nעברית</div>' in (await reader.get(page)).text
         assert f"Note by console:{admin.name}" in said and "Called back <b>twice</b> עברית" in said
         assert (await fill(reader, f"{page}/note", note="no")).status_code == 403
         assert "Add a note" not in said

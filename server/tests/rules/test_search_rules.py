@@ -42,6 +42,7 @@ def test_a_state_is_said_in_plain_words_and_coloured_where_attention_is_due():
     assert [words.text(word) for word in ("DELIVERED", "OFF_SALE", "IN_FLIGHT", "HTTP 500", "–")] == [
         *("Delivered", "Off sale", "Being sent", "HTTP 500", "–")
     ]
+    assert words.text("RT_SMDP_EVENT") == "RT: SM-DP+ status"
     assert [words.tone(word) for word in ("COMPLETED", "REFUNDED", "FAILED", "PARKED", "PENDING")] == [
         *("good", "done", "bad", "warning", "busy")
     ]

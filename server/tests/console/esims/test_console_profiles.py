@@ -21,6 +21,7 @@ from support.console.operator_pages import acts, does, fill, see
 from support.money.refunds import bought, query, settled
 from support.money.refunds import profiles as profiles_of
 from support.patience import PATIENCE
+from support.store_fixture import stock_csv
 
 ROLES = ("admin", "finance", "support", "readonly")
 EVIL = '"><script>alert(1)</script>'
@@ -391,3 +392,15 @@ async def test_prices_of_several_currencies_stand_side_by_side(service: Service,
         )
     page = await see(admin, "/console/regions?q=jp")
     assert "500 JPY" in page and "USD" in page
+
+
+async def test_a_delivery_from_stock_stands_in_every_history(service: Service, dealer: ApiClient, admin: Browser):
+    await admin.post("/console/packages/DEMO-STOCK/stock", files={"file": stock_csv(1).encode()})
+    line = {"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}
+    order = await dealer.delivered((await dealer.order(amount="2.50", items=[line])).data["orderNo"])
+    paths = [f"/console/orders/{order['orderNo']}", f"/console/profiles/{profiles_of(order)[0]['profileId']}"]
+    async with signed_in(service, "finance", dealer.tenant_id) as clerk:
+        for path in paths:
+            assert "elivered from stock" in await see(admin, path)
+            page = await see(clerk, path)
+            assert re.search("(eSIM [0-9]+: d|History D)elivered", page)

@@ -255,6 +255,31 @@ async def test_the_form_says_what_each_package_adds_and_what_is_left_after_it(po
             assert "1 GB, 7 days Your balance does not cover it." in page and "Balance after" not in page
 
 
+async def test_the_history_tells_of_a_plan_that_was_used_up_before_the_recharge(
+    dealer: ApiClient, clerk: Browser, admin: Browser
+):
+    order = await bought(dealer)
+    for step in ("START", "USE"):
+        await dealer.post("/test/profile/advance", {"iccid": profiles(order)[0]["iccid"], "step": step})
+    assert "starts when the current plan ends" not in await see(clerk, page_of(order)), "it has ended"
+    order_no = (await recharged(clerk, order)).rpartition(" ")[2]
+    await settled(dealer, order_no)
+    for reader in (clerk, admin):
+        history = (await see(reader, page_of(order))).partition(" History ")[2]
+        told = ("Delivered", "Plan started", "Plan used up", "Recharge paid", "Recharge applied")
+        assert sorted(told, key=history.index) == list(told), history
+    assert "simulated" not in await see(clerk, page_of(order)), "suppliers are not named"
+
+
+async def test_the_history_tells_of_each_plan_that_was_queued(dealer: ApiClient, clerk: Browser):
+    order = await bought(dealer)
+    await settled(dealer, (await recharged(clerk, order, "TEST-TOPUP-QUEUE 1.20")).rpartition(" ")[2])
+    for step in ("START", "USE", "USE"):
+        await dealer.post("/test/profile/advance", {"iccid": profiles(order)[0]["iccid"], "step": step})
+    history = (await see(clerk, page_of(order))).partition(" History ")[2]
+    assert (history.count("lan started"), history.count("lan ended")) == (2, 2)
+
+
 def _plan_rows(page: str) -> str:
     return page.partition("<th>Started</th>")[2].partition("</tbody>")[0]
 

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 
 from dealer_server.audit_context import Actor
-from dealer_server.console.dealer import recharges, search
+from dealer_server.console.dealer import recharges, search, timeline
 from dealer_server.console.dealer.orders import ProfileView, is_moving, load, profile_views
 from dealer_server.console.find import profiles as find_profiles
 from dealer_server.console.find import tabs
@@ -15,6 +15,7 @@ from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
 from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.timeline import on_its_page
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.profiles.mail_install_page import mail_install_page
 from dealer_server.operations.profiles.query_usage import query_usage
@@ -31,7 +32,6 @@ from dealer_server.store.orders import listing
 from esim_dealer.wire import calls
 
 LATEST_SMS = 10
-SMS_LENGTH = 500
 LATEST_MAILS = 5
 LANGUAGE_NAMES: Mapping[Language, str] = {
     "en": "English",
@@ -82,6 +82,7 @@ async def show_profile(context: RequestContext) -> Html:
         sent = await read_sms(connection, parts.data_keys, *named, LATEST_SMS)
         in_review = await dealer.in_review(connection, context.tenant_id, [view.profile.profile_id])
         mailed = await buyer_mails.of_profile(connection, *named, LATEST_MAILS)
+        history = await timeline.load_esim(connection, order, view.profile.profile_id)
     plans = await plans_of(context, *named)
     waits = suspension.asked is not None or any(plan.status == "PENDING" for plan, _ in plans)
     return Html(
@@ -92,7 +93,7 @@ async def show_profile(context: RequestContext) -> Html:
         reported=item.supplier != STOCK,
         apn=package.apn if package else "",
         plans=plans,
-        offered=await recharges.offered(context, view.profile.profile_id),
+        offered=await recharges.offered(context, view.profile),
         suspension=suspension,
         sms=sent,
         sms_possible=possible,
@@ -100,6 +101,7 @@ async def show_profile(context: RequestContext) -> Html:
         mailed=mailed,
         mails=parts.settings.mails != "none",
         languages=LANGUAGE_NAMES,
+        events=on_its_page(timeline.events(history), view.profile.profile_id),
         language=params.one_of(context.query, "lang", tuple(LANGUAGE_NAMES)) or "en",
     )
 
@@ -164,8 +166,6 @@ async def send_sms(context: RequestContext) -> Redirect:
     """As /esim/profile/sms does. The form holds its transactionId, so that sending it twice sends one SMS."""
     form = context.form
     message = form.get("message", "").replace("\r\n", "\n")
-    if not 1 <= len(message) <= SMS_LENGTH:
-        raise OperatorError(f"The text has {len(message)} characters; accepted: 1 to {SMS_LENGTH}.")
     request = call(
         calls.SendSms,
         transactionId=form.get("transaction_id", ""),

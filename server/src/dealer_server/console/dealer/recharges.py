@@ -22,6 +22,7 @@ from dealer_server.rules.catalogue.choosing import OnSale
 from dealer_server.rules.catalogue.package import Package, sold_by_day
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import Profile
 from dealer_server.rules.orders.order import Placed, Repeated
 from dealer_server.rules.refusal import Refusal
 from dealer_server.store.console import dealer
@@ -42,7 +43,8 @@ _SENTENCES: Mapping[str, str] = {
 
 class Choice(NamedTuple):
     """A package that an eSIM can be recharged with. `days`: None where it is not sold by the day; its price is that of
-    a day else. `left`: what can still be spent after it, in major units; "" where that depends on the days, None where
+    a day else. `queued`: it begins when the current plan
+    ends. `left`: what can still be spent after it, in major units; "" where that depends on the days, None where
     the balance does not cover it."""
 
     view: PackageView
@@ -65,19 +67,19 @@ class Offered(NamedTuple):
     currency: str
 
 
-async def offered(context: RequestContext, profile_id: int) -> Offered | None:
+async def offered(context: RequestContext, profile: Profile) -> Offered | None:
     """What this user may recharge one of the dealer's own eSIMs with; None where that is nothing."""
     if not permissions(context.user).money:
         return None
     async with context.parts.database.connection() as connection:
-        offers = await recharge_offers(connection, context.parts.catalogue(), context.tenant_id, profile_id)
+        offers = await recharge_offers(connection, context.parts.catalogue(), context.tenant_id, profile.profile_id)
         wallet = await dealer.wallet(connection, context.tenant_id)
     choices = [
         Choice(
             view=catalogue.view(OnSale(offer.package, offer.price, "")),
             currency=offer.currency,
             days=offer.days,
-            queued=offer.queued,
+            queued=offer.queued and profile.plan_use_status != "ENDED",
             left=_left(wallet.available, offer.price, offer.days, offer.currency),
         )
         for offer in sorted(offers, key=lambda offer: offer.price)
@@ -99,7 +101,7 @@ async def recharge(context: RequestContext) -> Redirect:
     package_code, _, price = form.get("offer", "").rpartition(" ")
     package = parts.catalogue().package(package_code)
     if package is None:
-        raise OperatorError("Choose a package.")
+        raise OperatorError("Choose a package.", "offer")
     days = _days(form, package)
     request = call(
         calls.RechargeProfile,
@@ -137,7 +139,7 @@ def _days(form: Mapping[str, str], package: Package) -> int | None:
         return None
     days, least, most = params.number(form, "days"), package.min_period_num, package.max_period_num
     if days is not None and not least <= days <= most:
-        raise OperatorError(f"{package.package_name} is sold for {least} to {most} days.")
+        raise OperatorError(f"{package.package_name} is sold for {least} to {most} days.", "days")
     return days
 
 
@@ -159,4 +161,4 @@ def _times(price: str, days: int) -> str:
     try:
         return str(Decimal(price) * days)
     except InvalidOperation:
-        raise OperatorError("Choose a package.") from None
+        raise OperatorError("Choose a package.", "offer") from None

@@ -1,4 +1,4 @@
-"""Everything that happened to a dealer's order, as one timeline. Suppliers are not named."""
+"""Everything that happened to a dealer's order, or to one of its eSIMs, as one timeline. Suppliers are not named."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -23,7 +23,7 @@ DELIVERIES, REFUNDS = 50, 20
 
 
 class History(NamedTuple):
-    """What is stored about an order and may be told to its dealer."""
+    """What is stored about an order, or about one eSIM of it, and may be told to its dealer."""
 
     order: Order
     movements: Sequence[Movement]
@@ -46,16 +46,35 @@ async def load(connection: Connection, order: Order) -> History:
         movements=await console_orders.movements(connection, tenant_id, order_id),
         purchases=await console_orders.purchases(connection, tenant_id, span, EVENTS),
         calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
-        lives=await console_orders.lives(connection, tenant_id, span, EVENTS),
+        lives=await console_orders.lives(connection, order, span, EVENTS),
         recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
         refunds=await console_dealer.refunds(connection, tenant_id, order_id, REFUNDS),
-        refusals={
-            refund_id: [(one.way, one.reason) for one in refusals]
-            for refund_id, refusals in (await console_orders.refusals(connection, tenant_id, order_id)).items()
-        },
+        refusals=await _refusals(connection, order),
         deliveries=deliveries,
         attempts=await log.attempts(connection, tenant_id, [delivery.delivery_id for delivery in deliveries]),
     )
+
+
+async def load_esim(connection: Connection, order: Order, profile_id: int) -> History:
+    """Without what is of the order as a whole: payments and webhooks."""
+    tenant_id, span = order.tenant_id, range(profile_id, profile_id + 1)
+    return History(
+        order=order,
+        movements=(),
+        purchases=await console_orders.purchases(connection, tenant_id, span, EVENTS),
+        calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
+        lives=await console_orders.lives(connection, order, span, EVENTS),
+        recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
+        refunds=await console_dealer.refunds(connection, tenant_id, order.order_id, REFUNDS, profile_id),
+        refusals=await _refusals(connection, order),
+        deliveries=(),
+        attempts={},
+    )
+
+
+async def _refusals(connection: Connection, order: Order) -> Mapping[int, Sequence[tuple[str, str]]]:
+    found = await console_orders.refusals(connection, order.tenant_id, order.order_id)
+    return {refund_id: [(one.way, one.reason) for one in refusals] for refund_id, refusals in found.items()}
 
 
 def events(history: History) -> list[Event]:
@@ -67,7 +86,7 @@ def events(history: History) -> list[Event]:
             *_money(history),
             *_calls(history),
             *_failures(history),
-            *profile_events(history.lives, suppliers=False),
+            *profile_events(history.order, history.lives, suppliers=False),
             *_deliveries(history),
         )
     )
@@ -123,7 +142,9 @@ def refusal_text(refusals: Iterable[tuple[str, str]]) -> str:
 def _refunds(history: History) -> Iterator[Event]:
     for refund in history.refunds:
         number, amount = identity.refund_no(refund.refund_id), money.shown(refund.amount, history.order.currency)
-        facts = [("refundNo", number), ("eSIMs", str(refund.profiles))]
+        facts = [("refundNo", number)]
+        if history.order.recharges is None:
+            facts.append(("eSIMs", str(refund.profiles)))
         yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} requested", facts=facts)
         if refund.settled_at is not None and refund.status == "REJECTED":
             why = refusal_text(history.refusals.get(refund.refund_id, ()))

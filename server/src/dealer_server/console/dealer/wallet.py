@@ -6,7 +6,7 @@ from typing import get_args
 import msgspec
 
 from dealer_server.console.shared import params, statement
-from dealer_server.console.shared.calls import call
+from dealer_server.console.shared.calls import blaming, call
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_FINANCE, DEALERS
@@ -14,6 +14,7 @@ from dealer_server.console.shared.request_context import Download, Html, Redirec
 from dealer_server.operations import versions
 from dealer_server.operations.tenants.set_terms import Terms, describe, set_tenant, texts
 from dealer_server.operations.topups import request as topup_requests
+from dealer_server.rules.refusal import ParameterEmpty, ParameterInvalid
 from dealer_server.store.console import dealer
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import PayMethod
@@ -82,9 +83,10 @@ async def request_topup(context: RequestContext) -> Redirect:
         payReference=params.text(form, "pay_reference"),
         remark=params.text(form, "remark"),
     )
-    made = await topup_requests.request_topup(
-        context.parts.database, context.tenant_id, request, context.now, context.author
-    )
+    with blaming("amount", ParameterInvalid, ParameterEmpty):
+        made = await topup_requests.request_topup(
+            context.parts.database, context.tenant_id, request, context.now, context.author
+        )
     return Redirect(WALLET, f"Top-up {made.topup_no} of {made.amount} {made.currency} waits for approval")
 
 

@@ -4,7 +4,7 @@ from typing import get_args
 
 from dealer_server.console.dealer import findings
 from dealer_server.console.shared import params
-from dealer_server.console.shared.calls import call
+from dealer_server.console.shared.calls import blaming, call
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -14,6 +14,7 @@ from dealer_server.console.shared.request_context import Html, NotFound, Redirec
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import endpoint as webhook
 from dealer_server.rules.orders import identity
+from dealer_server.rules.refusal import CallbackUrlRefused
 from dealer_server.store.console import api_log, dealer, orders
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.notices import recipients
@@ -83,7 +84,10 @@ async def set_url(context: RequestContext) -> Redirect:
     """Sets the callback URL, or removes it where it is empty, as /webhook/set does."""
     parts, url = context.parts, params.text(context.form, "callback_url") or ""
     request = call(calls.SetWebhook, callbackUrl=url, standardHeaders=context.form.get("standard_headers") == "on")
-    await webhook.set_webhook(parts.database, parts.callbacks, context.tenant_id, request, context.now, context.author)
+    with blaming("callback_url", CallbackUrlRefused):
+        await webhook.set_webhook(
+            parts.database, parts.callbacks, context.tenant_id, request, context.now, context.author
+        )
     return Redirect(WEBHOOKS, "Webhooks are sent to this URL from now on" if url else "No webhooks are sent any more")
 
 
@@ -91,9 +95,11 @@ async def set_url(context: RequestContext) -> Redirect:
 async def set_rt_url(context: RequestContext) -> Redirect:
     """Sets the URL of the RT family's events, or removes it where it is empty, as webhook/save of the RT face does."""
     parts, url = context.parts, params.text(context.form, "rt_url") or ""
-    webhook.refuse_rt_url(url, parts.callbacks)
-    if url:
-        await rt_health.check(parts.database, parts.master_keys, parts.outbound, context.tenant_id, url, context.now)
+    with blaming("rt_url", CallbackUrlRefused):
+        webhook.refuse_rt_url(url, parts.callbacks)
+        if url:
+            keys, now = parts.master_keys, context.now
+            await rt_health.check(parts.database, keys, parts.outbound, context.tenant_id, url, now)
     await webhook.set_rt_url(parts.database, context.tenant_id, url, context.now, context.author)
     said = "Events of the RT family are sent to this URL from now on" if url else "They are not sent any more"
     return Redirect(WEBHOOKS, said)

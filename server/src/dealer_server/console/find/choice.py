@@ -23,7 +23,9 @@ class Choice(NamedTuple):
     def required(self) -> int:
         """Raises OperatorError."""
         if self.fault or self.tenant_id is None:
-            raise OperatorError(self.fault or "Dealer: nothing is given; accepted is its number or its whole name")
+            raise OperatorError(
+                self.fault or "Dealer: nothing is given; accepted is its number or its whole name", "dealer"
+            )
         return self.tenant_id
 
 
@@ -49,10 +51,10 @@ async def package_code(connection: Connection, typed: str | None) -> str:
     """The code of the package of this code or name. Raises OperatorError."""
     text = (typed or "").strip()
     if not text:
-        raise OperatorError("Package: nothing is given; accepted is its code or its whole name")
+        raise OperatorError("Package: nothing is given; accepted is its code or its whole name", "package")
     codes = await lookup.package_codes(connection, text)
     if text in codes or len(codes) == 1:
         return text if text in codes else codes[0]
     if codes:
-        raise OperatorError(f"Several packages are called {text}: give the code, one of {', '.join(codes)}")
-    raise OperatorError(f"There is no package {text}; accepted is its code or its whole name")
+        raise OperatorError(f"Several packages are called {text}: give the code, one of {', '.join(codes)}", "package")
+    raise OperatorError(f"There is no package {text}; accepted is its code or its whole name", "package")

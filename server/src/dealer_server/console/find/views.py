@@ -44,7 +44,7 @@ async def rename(context: RequestContext) -> Redirect:
     if done is None:
         raise NotFound
     if not done:
-        raise OperatorError(f"There is a view {name} of this list already")
+        raise OperatorError(f"There is a view {name} of this list already", "name")
     return Redirect(_list(context), f"The view is called {name} now")
 
 
@@ -64,7 +64,7 @@ def _name(context: RequestContext) -> str:
     """Raises OperatorError."""
     name = " ".join(context.form.get("name", "").split())
     if not 1 <= len(name) <= MAX_NAME:
-        raise OperatorError(f"A name of 1 to {MAX_NAME} characters is needed")
+        raise OperatorError(f"A name of 1 to {MAX_NAME} characters is needed", "name")
     return name
 
 

@@ -8,6 +8,7 @@ import msgspec
 from dealer_server.console.find import choice
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.shared import keys, params, statement, uses
+from dealer_server.console.shared.calls import blaming, call
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -22,6 +23,7 @@ from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.access import scopes
 from dealer_server.rules.incidents.receiver import health
+from dealer_server.rules.refusal import CallbackUrlRefused
 from dealer_server.store.catalogue import price_list
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console import dealers as console_dealers
@@ -37,7 +39,6 @@ DEALERS, DEALER = "/console/dealers", "/console/dealers/{tenant_id}"
 PRICES = 200
 COLUMNS = ("name", "-balance", "-available", "-orders", "-profiles")
 LATEST_ENTRIES = 8
-MAX_URL_LENGTH = 512
 
 
 @page(DEALERS, OPERATORS, "operator/dealers.html", MenuEntry("Dealers", "building-store", 15), listing=True)
@@ -71,7 +72,7 @@ def terms_of(form: Mapping[str, str]) -> Terms:
     """An empty field changes nothing, except the allowlist. Raises OperatorError."""
     qps = params.text(form, "qps")
     if qps is not None and params.number(form, "qps") is None:
-        raise OperatorError(f"QPS {qps!r}: a whole number is expected; 0 is no limit")
+        raise OperatorError(f"QPS {qps!r}: a whole number is expected; 0 is no limit", "qps")
     return Terms(
         name=params.text(form, "name"),
         credit_limit=params.text(form, "credit_limit"),
@@ -143,7 +144,7 @@ async def set_price(context: RequestContext) -> Redirect:
     dealer = await load(context)
     price = params.text(context.form, "price")
     if not price:
-        raise OperatorError("Price: nothing is given; accepted is an amount, off or list")
+        raise OperatorError("Price: nothing is given; accepted is an amount, off or list", "price")
     async with context.parts.database.connection() as connection:
         package = await choice.package_code(connection, context.form.get("package"))
     await _set(context, dealer, Terms(prices={package: price}))
@@ -182,16 +183,10 @@ async def adjust(context: RequestContext) -> Redirect:
 async def set_callback(context: RequestContext) -> Redirect:
     dealer = await load(context)
     url = context.form.get("callback_url", "").strip()
-    if len(url) > MAX_URL_LENGTH:
-        raise OperatorError(f"A callback URL has at most {MAX_URL_LENGTH} characters")
-    await endpoint.set_webhook(
-        context.parts.database,
-        context.parts.callbacks,
-        dealer.tenant_id,
-        SetWebhook(callback_url=url, standard_headers=context.form.get("standard_headers") == "on"),
-        context.now,
-        context.author,
-    )
+    request = call(SetWebhook, callbackUrl=url, standardHeaders=context.form.get("standard_headers") == "on")
+    parts, now = context.parts, context.now
+    with blaming("callback_url", CallbackUrlRefused):
+        await endpoint.set_webhook(parts.database, parts.callbacks, dealer.tenant_id, request, now, context.author)
     return Redirect(home(dealer), "The callback URL is set" if url else "The callback URL is removed")
 
 

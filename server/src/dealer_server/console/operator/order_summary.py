@@ -131,7 +131,8 @@ def _of_refunds(history: History) -> Iterator[Concern[LineActs]]:
                 "waiting", f"A refund of {amount} waits for your decision", many(in_review, "eSIM"), link=link
             )
         else:
-            yield Concern("waiting", f"A refund of {amount} waits for the supplier to cancel the eSIM")
+            what = "the recharge" if history.order.recharges is not None else "the eSIM"
+            yield Concern("waiting", f"A refund of {amount} waits for the supplier to cancel {what}")
 
 
 def _of_deliveries(history: History) -> Iterator[Concern[LineActs]]:

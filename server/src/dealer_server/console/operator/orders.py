@@ -117,7 +117,7 @@ async def _history(connection: Connection, context: RequestContext, owner: Owner
         purchases=await console_orders.purchases(connection, tenant_id, span, EVENTS),
         calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
         recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
-        lives=await console_orders.lives(connection, tenant_id, span, EVENTS),
+        lives=await console_orders.lives(connection, order, span, EVENTS),
         voids=await console_orders.voids(connection, tenant_id, order_id, EVENTS),
         suspensions=await console_orders.suspensions(connection, tenant_id, span, EVENTS),
         refunds=await refund.of_orders(connection, [(tenant_id, order_id)]),

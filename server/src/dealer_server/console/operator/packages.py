@@ -71,7 +71,7 @@ async def preview(context: RequestContext) -> Answer:
     """What a file would change, or its faults; nothing is written."""
     text = uploads.decoded(context.files.get("file", b""))
     if text is None:
-        return Redirect(IMPORT, uploads.NOT_CSV, failed=True)
+        raise OperatorError(uploads.NOT_CSV, "file")
     async with context.parts.database.connection() as connection:
         plan = await import_packages.plan_import(connection, text)
     return Html(
@@ -121,7 +121,7 @@ async def load_stock(context: RequestContext) -> Answer:
     package, parts = await _package(context), context.parts
     text = uploads.decoded(context.files.get("file", b""))
     if text is None:
-        return Redirect(STOCK.format(code=package.package_code), uploads.NOT_CSV, failed=True)
+        raise OperatorError(uploads.NOT_CSV, "file")
     report = await stock.load_stock(parts.database, parts.data_keys, package.package_code, text, context.author)
     return Html(400 if report.faults else 200, package=package, report=report)
 

@@ -14,7 +14,7 @@ from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import CODE_VIEWERS, OPERATOR_SUPPORT, OPERATORS
 from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
-from dealer_server.console.shared.timeline import Event
+from dealer_server.console.shared.timeline import Event, on_its_page
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.read_sms import SmsText, reveal_sms
 from dealer_server.operations.profiles.reveal_activation_code import reveal_activation_code
@@ -147,7 +147,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         purchases=purchases,
         calls=await orders.calls(connection, tenant_id, span, EVENTS),
         recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
-        lives=await orders.lives(connection, tenant_id, span, EVENTS),
+        lives=await orders.lives(connection, order, span, EVENTS),
         voids=[void] if void else (),
         suspensions=await orders.suspensions(connection, tenant_id, span, EVENTS),
         refunds=[row for row in refunds if any(line.profile_id == profile_id for line in row.lines)],
@@ -165,16 +165,8 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         refundable=refuse(profile, await not_refundable(connection, *key)) is None,
         suspension=await context.parts.suspender.offer(connection, order, profile_id),
         sms=[SmsText(sms, None) for sms in await sms_store.of_profile(connection, tenant_id, profile_id, LATEST_SMS)],
-        events=[event._replace(title=_title(event.title, profile_id)) for event in timeline.events(history)],
+        events=on_its_page(timeline.events(history), profile_id),
     )
-
-
-def _title(title: str, profile_id: int) -> str:
-    """The title of an event without the eSIM's number, on its own page."""
-    head, _, text = title.partition(f"eSIM {profile_id}: ")
-    if head:
-        return title.replace(f" eSIM {profile_id}", " it")
-    return text if text.startswith("eSIM") else text[:1].upper() + text[1:]
 
 
 @action(f"{PROFILE}/cancel", OPERATOR_SUPPORT)

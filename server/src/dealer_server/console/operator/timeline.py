@@ -63,7 +63,7 @@ def events(history: History) -> list[Event]:
         *_money(history),
         *_calls(history),
         *_purchases(history),
-        *profile_events(history.lives),
+        *profile_events(history.order, history.lives),
         *_voids(history.voids),
         *_suspensions(history.suspensions),
         *_deliveries(history),
@@ -146,16 +146,18 @@ def _refunds(history: History) -> Iterator[Event]:
     for refund in history.refunds:
         number, amount = identity.refund_no(refund.refund_id), money.shown(refund.amount, history.order.currency)
         waiting = sum(line.way == "REVIEW" and line.status == "PENDING" for line in refund.lines)
-        facts = [
-            ("refund", number),
-            ("eSIMs", some_text([_esim(history, line.profile_id) for line in refund.lines])),
-        ]
-        text = f"{waiting} of {len(refund.lines)} eSIMs wait for an operator" if waiting else ""
+        esims = [_esim(history, line.profile_id) for line in refund.lines]
+        facts = [("refund", number), ("eSIMs" if esims[1:] else "eSIM", some_text(esims))]
+        text = _waiting(waiting, len(esims)) if waiting else ""
         state = refund.status if refund.settled_at is None else ""
         yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} requested", state, text, facts)
         if refund.settled_at is not None and refund.status == "REJECTED":
             why = "; ".join(refusal.reason for refusal in history.refusals.get(refund.refund_id, ()))
             yield Event(refund.settled_at, "receipt-refund", f"Refund {number} rejected", refund.status, why)
+
+
+def _waiting(count: int, all_of_them: int) -> str:
+    return "It waits for an operator" if all_of_them == 1 else f"{count} of {all_of_them} eSIMs wait for an operator"
 
 
 def _deliveries(history: History) -> Iterator[Event]:

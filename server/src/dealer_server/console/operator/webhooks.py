@@ -146,7 +146,7 @@ async def _selection(context: RequestContext) -> DeliverySelection:
         dealer = await choice.dealer(connection, form.get("dealer"))
     start, end = params.day(form, "from"), params.day(form, "to", after=True)
     if form.get("kind") == "SYNC" and start is None:
-        raise OperatorError("Snapshots of orders are sent for a time range: choose the first day")
+        raise OperatorError("Snapshots of orders are sent for a time range: choose the first day", "from")
     return DeliverySelection(
         "SYNC" if form.get("kind") == "SYNC" else "RESEND",
         dealer.required if dealer.text else None,

@@ -30,4 +30,4 @@ async def unsure(context: RequestContext, tenant_id: int, app_key: str | None = 
     try:
         return await uses.shut_out(context, tenant_id, addresses(context.form), app_key)
     except ValueError as error:
-        raise OperatorError(str(error)) from None
+        raise OperatorError(str(error), "ip_allow") from None

@@ -4,7 +4,7 @@ from collections import Counter
 
 from dealer_server.audit_context import Actor
 from dealer_server.console.shared import params
-from dealer_server.console.shared.calls import REMARK_LENGTH, call
+from dealer_server.console.shared.calls import call
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Redirect, RequestContext
 from dealer_server.operations.errors import OperatorError
@@ -21,9 +21,7 @@ async def refund_by_form(context: RequestContext, tenant_id: int, order_no: str)
     if items and profile_id:
         items[0]["profiles"] = [{"profileId": profile_id}]
     reason = params.text(context.form, "reason")
-    if reason and len(reason) > REMARK_LENGTH:
-        raise OperatorError(f"Reason has {len(reason)} characters; accepted: {REMARK_LENGTH} at most.")
-    request = call(calls.RefundOrder, orderNo=order_no, items=items, remark=reason)
+    request = call(calls.RefundOrder, {"remark": "reason"}, orderNo=order_no, items=items, remark=reason)
     try:
         result = await context.parts.refunds.refund(tenant_id, request, Actor.current(context.author, reason))
     except NothingRefundable as why:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dealer_server.console.shared import words
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import STOCK, AppliedPlan, Order
 from dealer_server.store.console.orders import ProfileTimes
 from dealer_server.store.console.recharges import RechargeTimes
 from dealer_server.store.webhooks.log import Attempt
@@ -87,17 +88,17 @@ class _Step(NamedTuple):
     profile_id: int
 
 
-def profile_events(profiles: Sequence[ProfileTimes], *, suppliers: bool = True) -> Iterator[Event]:
-    """What happened to eSIMs. `suppliers`: theirs are named."""
+def profile_events(order: Order, profiles: Sequence[ProfileTimes], *, suppliers: bool = True) -> Iterator[Event]:
+    """What happened to eSIMs of the order. `suppliers`: theirs are named."""
+    plans = {profile.profile_id: profile.plans for profile in order.profiles}
     steps = sorted(
         _Step(at.replace(microsecond=0), symbol, title, at, profile.profile_id)
         for profile in profiles
         for at, symbol, title in (
-            (profile.delivered_at, "qrcode", f"delivered by {profile.supplier}" if suppliers else "delivered"),
+            (profile.delivered_at, "qrcode", _delivered(profile.supplier) if suppliers else "delivered"),
             (profile.smdp_at, "download", f"SM-DP+ status: {words.text(profile.smdp_status or 'unknown')}"),
             (profile.esim_at, "device-mobile", f"device status: {words.text(profile.esim_status or 'unknown')}"),
-            (profile.started_at, "player-play", "plan started"),
-            (profile.ended_at, "flag", "plan ended"),
+            *_plan_steps(profile, plans.get(profile.profile_id, ())),
         )
         if at is not None
     )
@@ -107,6 +108,31 @@ def profile_events(profiles: Sequence[ProfileTimes], *, suppliers: bool = True) 
         subject = f"eSIM {ids[0]}" if len(ids) == 1 else f"{len(ids)} eSIMs"
         facts = [("eSIMs", some_text(ids))] if ids[1:] else ()
         yield Event(together[0].at, symbol, f"{subject}: {title}", facts=facts)
+
+
+def _delivered(supplier: str) -> str:
+    return "delivered from stock" if supplier == STOCK else f"delivered by {supplier}"
+
+
+def _plan_steps(profile: ProfileTimes, plans: Sequence[AppliedPlan]) -> Iterator[tuple[datetime | None, str, str]]:
+    """When its plans started and ended: also those before the one in use. `plans`: none of one never recharged."""
+    starts = {plan.begun_at for plan in plans if plan.mode != "ADD"} | {profile.started_at}
+    yield from ((at, "player-play", "plan started") for at in starts)
+    yield profile.ended_at, "flag", "plan ended"
+    for plan in plans:
+        yield plan.ended_before, "flag", "plan used up" if plan.mode == "ADD" else "plan ended"
+
+
+def on_its_page(events: Iterable[Event], profile_id: int) -> list[Event]:
+    """Events of one eSIM without its number, for its own page."""
+    return [event._replace(title=_without_number(event.title, profile_id)) for event in events]
+
+
+def _without_number(title: str, profile_id: int) -> str:
+    head, _, text = title.partition(f"eSIM {profile_id}: ")
+    if head:
+        return title.replace(f" eSIM {profile_id}", " it")
+    return text if text.startswith("eSIM") else text[:1].upper() + text[1:]
 
 
 def recharge_events(recharges: Sequence[RechargeTimes], order_id: int, *, bought: bool) -> Iterator[Event]:

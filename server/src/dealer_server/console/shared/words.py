@@ -33,6 +33,11 @@ _OTHERWISE = {
     "CALLING": "Being asked",
     "UNKNOWN": "Asked again",
     "GOT_RESOURCE": "Allocated",
+    "RT_ORDER_STATUS": "RT: order status",
+    "RT_SMDP_EVENT": "RT: SM-DP+ status",
+    "RT_ESIM_STATUS": "RT: eSIM status",
+    "RT_DATA_USAGE": "RT: data usage",
+    "RT_VALIDITY_USAGE": "RT: plan ends tomorrow",
     "USDT": "USDT",
 }
 HINTS: Mapping[ChangeHint, str] = {
@@ -65,6 +70,9 @@ _LABELS = {
     "frozen": "Wallet frozen",
     "fupSpeed": "Speed after limit",
     "baseUrl": "Base URL",
+    "callbackUrl": "Callback URL",
+    "message": "Text",
+    "payReference": "Payment reference",
     "perSecond": "Calls per second",
     "parallel": "Parallel calls",
     "connectSeconds": "Connect timeout, seconds",

@@ -42,7 +42,9 @@ async def set_setting(
     Raises OperatorError, TooManyTries."""
     mail = "" if mail == user.name else mail
     if mail and not is_mail_address(mail):
-        raise OperatorError(f"mail address is {mail[:60]!r}; accepted: one plain address such as ada@example.com")
+        raise OperatorError(
+            f"mail address is {mail[:60]!r}; accepted: one plain address such as ada@example.com", "mail"
+        )
     own = types_of(user.full_role)
     if linked := await _needs_link(database, user.user_id, mail):
         await confirm.count_mail(database, user.user_id, now)

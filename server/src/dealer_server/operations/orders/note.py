@@ -15,7 +15,7 @@ async def add_note(database: Database, order_no: str, text: str, author: str, cl
     """Raises OperatorError."""
     order_id, text = identity.order_id(order_no), text.replace("\0", "").strip()
     if not 1 <= len(text) <= LONGEST:
-        raise OperatorError(f"a note has 1 to {LONGEST:,} characters; this one has {len(text):,}")
+        raise OperatorError(f"a note has 1 to {LONGEST:,} characters; this one has {len(text):,}", "note")
 
     async def work(connection: Connection) -> None:
         key = None if order_id is None else await store.order.key_of(connection, order_id)

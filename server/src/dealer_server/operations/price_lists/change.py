@@ -42,7 +42,7 @@ async def create_list(database: Database, form: ListForm, author: str, clock: Cl
         await store.tenant.touch_catalogue(connection)
         price_list_id = await store.price_list.create(connection, name, basis, markup, clock())
         if price_list_id is None:
-            raise OperatorError(f"there is a price list {name!r} already")
+            raise OperatorError(f"there is a price list {name!r} already", "name")
         detail = {"priceListId": price_list_id, "after": _texts(name, basis, markup)}
         await record_act(connection, author, "price_list.create", None, detail)
         return price_list_id
@@ -68,7 +68,7 @@ async def set_list(
         was, now = _texts(before.name, before.basis, before.markup_basis_points), _texts(name, basis, markup)
         versions.require(version, was, now)
         if await store.price_list.find(connection, name) not in (None, price_list_id):
-            raise OperatorError(f"there is a price list {name!r} already")
+            raise OperatorError(f"there is a price list {name!r} already", "name")
         await store.price_list.update(connection, price_list_id, name, basis, markup, clock())
         return "price_list.set", {"before": was, "after": now}
 
@@ -215,11 +215,11 @@ def _checked(form: ListForm) -> tuple[str, Basis, int]:
     """Raises OperatorError."""
     name = form.name.strip()
     if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-        raise OperatorError(f"a price list's name has 1 to {MAX_NAME_LENGTH} characters in one line")
-    if form.basis not in ("PRICE", "COST"):
-        raise OperatorError(f"basis is {form.basis!r}; accepted: PRICE (the package's price), COST")
+        raise OperatorError(f"a price list's name has 1 to {MAX_NAME_LENGTH} characters in one line", "name")
+    if form.basis not in ("PRICE", "COST", "basis"):
+        raise OperatorError(f"basis is {form.basis!r}; accepted: PRICE (the package's price), COST", "basis")
     markup = parsing.basis_points(form.markup.strip() or "0")
-    parsing.require_range("markup in hundredths of a percent", markup, LOWEST_MARKUP, HIGHEST_MARKUP)
+    parsing.require_range("markup in hundredths of a percent", markup, LOWEST_MARKUP, HIGHEST_MARKUP, "markup")
     basis: Literal["PRICE", "COST"] = "PRICE" if form.basis == "PRICE" else "COST"
     return name, basis, markup
 
@@ -232,11 +232,11 @@ def _exception(package_code: str, text: str, packages: Mapping[str, Package]) ->
     """Raises OperatorError."""
     package = packages.get(package_code)
     if package is None:
-        raise OperatorError(f"no package {package_code!r}")
+        raise OperatorError(f"no package {package_code!r}", "package")
     try:
         return list_file.parse(text.strip(), package)
     except ValueError as error:
-        raise OperatorError(f"price of {package_code} {text!r}: {error}") from None
+        raise OperatorError(f"price of {package_code} {text!r}: {error}", "price") from None
 
 
 def _price_text(price: int | None, package: Package) -> str:

@@ -26,9 +26,9 @@ async def mail_install_page(
     """`language`: one of LANGUAGES. The audit log says that it was mailed, not to whom. Raises OperatorError."""
     chosen: Language | None = next((one for one in LANGUAGES if one == language), None)
     if chosen is None:
-        raise OperatorError(f"language is {language[:20]!r}; accepted: {', '.join(LANGUAGES)}")
+        raise OperatorError(f"language is {language[:20]!r}; accepted: {', '.join(LANGUAGES)}", "language")
     if not is_mail_address(mail):
-        raise OperatorError("Email must be one plain address, such as ann@example.com")
+        raise OperatorError("Email must be one plain address, such as ann@example.com", "mail")
     async with database.transaction() as connection:
         if await buyer_mails.count_since(connection, tenant_id, now - timedelta(hours=1)) >= MAILS_AN_HOUR:
             raise OperatorError(

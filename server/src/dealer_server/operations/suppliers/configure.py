@@ -240,9 +240,9 @@ async def load_iccids(database: Database, code: str, sku: str, lines: Sequence[s
             try:
                 iccids.append(iccid.parse(line.strip()))
             except ValueError as error:
-                raise OperatorError(f"line {number}: {error}") from None
+                raise OperatorError(f"line {number}: {error}", "iccids") from None
     if not iccids:
-        raise OperatorError("the file is empty; accepted: one ICCID a line")
+        raise OperatorError("the file is empty; accepted: one ICCID a line", "iccids")
 
     async def work(connection: Connection) -> int:
         if code not in await store.supplier.codes(connection):

@@ -110,7 +110,7 @@ def _parsed(before: store.Limits, limits: KeyLimits) -> store.Limits:
     """Raises OperatorError, which names the field."""
     name = before.name if limits.name is None else limits.name.strip()
     if len(name) > MOST_NAME_CHARACTERS or not name.isprintable():
-        raise OperatorError(f"a name of an AppKey has at most {MOST_NAME_CHARACTERS} visible characters")
+        raise OperatorError(f"a name of an AppKey has at most {MOST_NAME_CHARACTERS} visible characters", "name")
     try:
         return store.Limits(
             name,
@@ -118,7 +118,7 @@ def _parsed(before: store.Limits, limits: KeyLimits) -> store.Limits:
             before.ip_allow if limits.ip_allow is None else allowlist.parse(limits.ip_allow),
         )
     except ValueError as error:
-        raise OperatorError(str(error)) from None
+        raise OperatorError(str(error), "ip_allow") from None
 
 
 def _described(limits: store.Limits) -> dict[str, object]:

@@ -81,17 +81,18 @@ async def apply(
     """Writes the terms and lets processes read the dealer again. Gives the ledger entry of a changed balance, for the
     audit log. Raises OperatorError."""
     if terms.status not in (None, "ACTIVE", "DISABLED"):
-        raise OperatorError(f"status is {terms.status!r}; accepted: ACTIVE, DISABLED")
+        raise OperatorError(f"status is {terms.status!r}; accepted: ACTIVE, DISABLED", "status")
     markup = None if terms.markup is None else parsing.basis_points(terms.markup)
-    parsing.require_range("qps", terms.qps, 0, 1_000_000)
-    parsing.require_range("markup in hundredths of a percent", markup, -9_999, 1_000_000)
+    parsing.require_range("qps", terms.qps, 0, 1_000_000, "qps")
+    parsing.require_range("markup in hundredths of a percent", markup, -9_999, 1_000_000, "markup")
     await _require_no_list(connection, tenant_id, markup)
     networks = _networks(terms.ip_allow)
     wallet = (await store.wallet.lock(connection, [tenant_id]))[tenant_id]
-    credit_limit = parsing.optional_amount(terms.credit_limit, currency, "credit limit")
+    credit_limit = parsing.optional_amount(terms.credit_limit, currency, "credit limit", "credit_limit")
     if credit_limit is not None and wallet.balance + credit_limit < 0:
         raise OperatorError(
-            f"credit limit {terms.credit_limit} is out of range: the balance is {money.text(wallet.balance, currency)}"
+            f"credit limit {terms.credit_limit} is out of range: the balance is {money.text(wallet.balance, currency)}",
+            "credit_limit",
         )
     await store.tenant.update(
         connection,
@@ -110,7 +111,7 @@ async def apply(
         connection,
         tenant_id,
         credit_limit=credit_limit,
-        low_balance_threshold=parsing.optional_amount(terms.low_balance, currency, "low balance"),
+        low_balance_threshold=parsing.optional_amount(terms.low_balance, currency, "low balance", "low_balance"),
         frozen=terms.frozen,
     )
     detail = await _set_balance(connection, tenant_id, currency, terms.balance, clock)
@@ -123,7 +124,7 @@ async def apply(
 async def _require_no_list(connection: Connection, tenant_id: int, markup: int | None) -> None:
     """A dealer has a price list or a markup of its own. Raises OperatorError."""
     if markup and (has := await store.price_list.of_dealer(connection, tenant_id)) is not None:
-        raise OperatorError(f"the dealer has the price list {has[1]!r}: take it away before setting a markup")
+        raise OperatorError(f"the dealer has the price list {has[1]!r}: take it away before setting a markup", "markup")
 
 
 def _rt_face(text: str | None) -> RtFace | None:
@@ -132,7 +133,7 @@ def _rt_face(text: str | None) -> RtFace | None:
         if text == mode:
             return mode
     if text is not None:
-        raise OperatorError(f"RT face is {text!r}; accepted: {', '.join(get_args(RtFace))}")
+        raise OperatorError(f"RT face is {text!r}; accepted: {', '.join(get_args(RtFace))}", "rt_face")
     return None
 
 
@@ -141,7 +142,9 @@ async def _require_allowlist(connection: Connection, tenant_id: int) -> None:
     [tenant, *_] = await store.tenant.listed(connection, tenant_id)
     if tenant.rt_face == "access-code" and not tenant.ip_allow:
         raise OperatorError(
-            "RT face access-code needs an address allowlist, as its calls are not signed: set addresses or another mode"
+            "RT face access-code needs an address allowlist, as its calls are not signed:"
+            " set addresses or another mode",
+            "ip_allow",
         )
 
 
@@ -149,7 +152,7 @@ def _networks(addresses: Sequence[str] | None) -> list[str] | None:
     try:
         return None if addresses is None else [str(network) for network in access.networks(addresses)]
     except ValueError as error:
-        raise OperatorError(str(error)) from None
+        raise OperatorError(str(error), "ip_allow") from None
 
 
 async def _set_balance(
@@ -166,7 +169,7 @@ async def _set_balance(
         difference = balance - wallet.balance
         return {"entryVersion": await store.wallet.move(connection, tenant_id, "ADJUST", difference, None, clock())}
     except store.wallet.NotCovered:
-        raise OperatorError(f"balance {text} is out of range: it is below minus the credit limit") from None
+        raise OperatorError(f"balance {text} is out of range: it is below minus the credit limit", "balance") from None
 
 
 async def _set_price(connection: Connection, tenant_id: int, currency: str, package_code: str, text: str) -> None:
@@ -174,9 +177,9 @@ async def _set_price(connection: Connection, tenant_id: int, currency: str, pack
         if not await store.tenant.remove_price(connection, tenant_id, package_code):
             raise OperatorError(f"{package_code!r} has no price of this dealer's own")
         return
-    price = None if text == "off" else parsing.amount(text, currency, f"price of {package_code}")
+    price = None if text == "off" else parsing.amount(text, currency, f"price of {package_code}", "price")
     if not await store.tenant.set_price(connection, tenant_id, package_code, price):
-        raise OperatorError(f"no package {package_code!r}")
+        raise OperatorError(f"no package {package_code!r}", "package")
 
 
 async def describe(connection: Connection, tenant_id: int, packages: Collection[str] = ()) -> dict[str, object]:
@@ -216,8 +219,8 @@ def _texts_of(terms: Terms, currency: str) -> dict[str, str]:
     given: dict[str, object] = {
         "name": terms.name,
         "status": terms.status,
-        "creditLimit": _amount(terms.credit_limit, currency, "credit limit"),
-        "lowBalanceThreshold": _amount(terms.low_balance, currency, "low balance"),
+        "creditLimit": _amount(terms.credit_limit, currency, "credit limit", "credit_limit"),
+        "lowBalanceThreshold": _amount(terms.low_balance, currency, "low balance", "low_balance"),
         "frozen": terms.frozen,
         "qps": terms.qps,
         "ipAllow": _networks(terms.ip_allow),
@@ -226,14 +229,14 @@ def _texts_of(terms: Terms, currency: str) -> dict[str, str]:
         "managesKeys": terms.manages_keys,
         "rtFace": terms.rt_face,
     }
-    prices = {f"price {code}": text if text in ("off", "list") else _amount(text, currency, f"price of {code}")
+    prices = {f"price {code}": text if text in ("off", "list") else _amount(text, currency, f"price of {code}", "price")
               for code, text in terms.prices.items()}  # fmt: skip
     return {name: _text(name, value) for name, value in (given | prices).items() if value is not None}
 
 
-def _amount(text: str | None, currency: str, name: str) -> str | None:
+def _amount(text: str | None, currency: str, name: str, field: str) -> str | None:
     """As `describe` writes it. Raises OperatorError."""
-    amount = parsing.optional_amount(text, currency, name)
+    amount = parsing.optional_amount(text, currency, name, field)
     return None if amount is None else money.text(amount, currency)
 
 

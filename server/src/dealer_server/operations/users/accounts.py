@@ -201,7 +201,7 @@ async def _account(connection: Connection, user_id: int, within: int | None, *, 
 def require_role(tenant_id: int | None, role: str) -> None:
     accepted = OPERATOR_ROLES if tenant_id is None else DEALER_ROLES
     if role not in accepted:
-        raise OperatorError(f"role is {role!r}; accepted: {', '.join(accepted)}")
+        raise OperatorError(f"role is {role!r}; accepted: {', '.join(accepted)}", "role")
 
 
 async def count_issued(database: Database, issuer: Issuer | None) -> None:

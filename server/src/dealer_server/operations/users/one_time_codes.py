@@ -41,7 +41,9 @@ async def switch_on(database: Database, keys: DataKeys, session: Session, code: 
         sealed = account.sealed_totp
         await user_store.set_totp(connection, session.user_id, sealed, on=sealed is not None)
         if not await use_code(connection, keys, account._replace(totp_on=True), code, now):
-            raise OperatorError("this code is not right: take the newest one of your app, and check the app's clock")
+            raise OperatorError(
+                "this code is not right: take the newest one of your app, and check the app's clock", "code"
+            )
         await user_store.forgive(connection, by_user)
         await user_store.end_sessions(connection, session.user_id, but=session.session_id)
         await _record(connection, session, "user.totp.on")

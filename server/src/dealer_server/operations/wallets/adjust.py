@@ -23,13 +23,16 @@ async def adjust_balance(
         tenant = await locked_tenant(connection, tenant_id)
         difference = parsing.signed_amount(amount, tenant.currency, "amount")
         if difference == 0:
-            raise OperatorError("amount is 0; accepted: an amount to add, or to take away where it begins with -")
+            raise OperatorError(
+                "amount is 0; accepted: an amount to add, or to take away where it begins with -", "amount"
+            )
         before = await describe(connection, tenant_id)
         try:
             version = await store.wallet.move(connection, tenant_id, "ADJUST", difference, None, clock())
         except store.wallet.NotCovered:
             raise OperatorError(
-                f"balance {before['balance']} and credit limit {before['creditLimit']} do not cover {amount}"
+                f"balance {before['balance']} and credit limit {before['creditLimit']} do not cover {amount}",
+                "amount",
             ) from None
         detail = {"reason": reason, "amount": money.text(difference, tenant.currency), "entryVersion": version}
         after = await describe(connection, tenant_id)

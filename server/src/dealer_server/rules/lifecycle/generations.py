@@ -58,7 +58,7 @@ def with_begun(
 ) -> tuple[AppliedPlan, ...]:
     """The eSIM's plans with this one begun, not before it was applied: behind all that began before it. `ended`: when
     the plan before it ended, where that is known."""
-    begun = msgspec.structs.replace(plan, begun_at=_not_before(plan, at))
+    begun = msgspec.structs.replace(plan, begun_at=_not_before(plan, at), ended_before=ended)
     if plan.mode == "QUEUE":
         used = profile.used_before + profile.data_usage_bytes
         begun = msgspec.structs.replace(begun, ended_before=_earliest(ended, begun.begun_at), used_before=used)

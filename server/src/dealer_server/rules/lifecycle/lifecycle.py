@@ -136,7 +136,7 @@ def recharge(
     total = profile.data_total_bytes
     renewed = msgspec.structs.replace(
         profile,
-        plans=generations.with_begun(profile, added, added.applied_at),
+        plans=generations.with_begun(profile, added, added.applied_at, life.ended_at),
         esim_status=word[0],
         plan_use_status="NOT_STARTED",
         data_total_bytes=None if total is None or added.data_bytes is None else total + added.data_bytes,

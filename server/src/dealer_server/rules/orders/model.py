@@ -25,7 +25,8 @@ class AppliedPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     mode: ADD shares volume and end with the plan before it, QUEUE begins when that ends; None of number 1. order_id,
     package_code: by which it was bought. data_bytes: its volume, None is unlimited. seconds: how long it lasts.
     ends_at: when its eSIM ends, where its supplier said so as it applied it. begun_at: None while it waits.
-    ended_before: when the plan before it ended, which may be before this one was applied; None where none is queued so.
+    ended_before: when the plan before it ended, which may be before this one was applied; None where none had, or where
+    that is not known.
     used_before: the eSIM's counter when it began. held: a pending refund names it, it does not begin meanwhile.
     cancelled: it was refunded before it began.
     """

@@ -134,17 +134,22 @@ async def order_of(connection: Connection, tenant_id: int, profile_id: int) -> i
     )
 
 
-async def refunds(connection: Connection, tenant_id: int, order_id: int, limit: int) -> Sequence[RefundRow]:
-    """Newest first."""
+async def refunds(
+    connection: Connection, tenant_id: int, order_id: int, limit: int, profile_id: int | None = None
+) -> Sequence[RefundRow]:
+    """Of an order, or of one eSIM of it. Newest first."""
     rows = await connection.fetch(
         "SELECT refund_id, status, amount, credited, l.profiles, l.review, remark, created_at, settled_at"
         " FROM refund r CROSS JOIN LATERAL (SELECT count(*) AS profiles,"
         "  count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING') AS review"
         "  FROM refund_line l WHERE l.tenant_id = $1 AND l.refund_id = r.refund_id) l"
-        " WHERE r.tenant_id = $1 AND order_id = $2 ORDER BY refund_id DESC LIMIT $3",
+        " WHERE r.tenant_id = $1 AND order_id = $2 AND ($4::bigint IS NULL OR EXISTS (SELECT FROM refund_line o"
+        "  WHERE o.tenant_id = $1 AND o.refund_id = r.refund_id AND o.profile_id = $4))"
+        " ORDER BY refund_id DESC LIMIT $3",
         tenant_id,
         order_id,
         limit,
+        profile_id,
     )
     return [RefundRow(**row) for row in rows]
 

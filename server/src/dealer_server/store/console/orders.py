@@ -8,6 +8,7 @@ from dealer_server.db.by_tenant import rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.db.sealing import DataKeys
 from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import STOCK, Order
 from dealer_server.store.console import pages
 from dealer_server.store.console.pages import MAX_SCANNED, ListPage, ScanRange
 from dealer_server.store.webhooks.bodies import unseal
@@ -255,7 +256,15 @@ async def calls(connection: Connection, tenant_id: int, profiles: range, limit: 
     return [SupplierCall(**row) for row in rows]
 
 
-async def lives(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[ProfileTimes]:
+async def lives(connection: Connection, order: Order, profiles: range, limit: int) -> list[ProfileTimes]:
+    """Of these eSIMs of the order."""
+    reported = await _reported(connection, order.tenant_id, profiles, limit)
+    known = {one.profile_id for one in reported}
+    others = [one.iccid for one in order.profiles if one.profile_id in profiles and one.profile_id not in known]
+    return [*reported, *await _from_stock(connection, [iccid for iccid in others if iccid][: limit - len(known)])]
+
+
+async def _reported(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[ProfileTimes]:
     rows = await connection.fetch(
         "SELECT profile_id, l.iccid, l.supplier, l.created_at AS delivered_at, l.smdp_at, p.smdp_status, l.esim_at,"
         " p.esim_status, p.plan_use_start_at AS started_at, l.ended_at"
@@ -267,6 +276,19 @@ async def lives(connection: Connection, tenant_id: int, profiles: range, limit: 
         limit,
     )
     return [ProfileTimes(**row) for row in rows]
+
+
+async def _from_stock(connection: Connection, iccids: Sequence[str]) -> list[ProfileTimes]:
+    """Of these eSIMs those that are from stock, which have no lifecycle reports."""
+    rows = await connection.fetch(
+        "SELECT taken_by, iccid, taken_at FROM stock_profile WHERE iccid = ANY ($1::text[]) AND taken_at IS NOT NULL"
+        " ORDER BY taken_by",
+        iccids,
+    )
+    return [
+        ProfileTimes(row["taken_by"], row["iccid"], STOCK, row["taken_at"], None, None, None, None, None, None)
+        for row in rows
+    ]
 
 
 async def voids(connection: Connection, tenant_id: int, order_id: int, limit: int) -> list[VoidRequest]:

@@ -9,7 +9,7 @@ from dealer_server.audit_context import Actor
 from dealer_server.console.dealer.buying import words
 from dealer_server.console.dealer.buying.catalogue import CATALOGUE, new_transaction_id, view
 from dealer_server.console.shared import params
-from dealer_server.console.shared.calls import REMARK_LENGTH, call
+from dealer_server.console.shared.calls import call
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import DEALER_FINANCE
 from dealer_server.console.shared.request_context import Answer, Html, Redirect, RequestContext
@@ -19,10 +19,11 @@ from dealer_server.rules.catalogue.choosing import OnSale
 from dealer_server.rules.catalogue.package import Package, sold_by_day
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.bulk import REMARK_LENGTH
 from dealer_server.rules.orders.order import Placed
 from dealer_server.rules.orders.priced_lines import Offer
 from dealer_server.rules.orders.pricing import PriceList
-from dealer_server.rules.refusal import OutcomeUnknown, Refusal
+from dealer_server.rules.refusal import OutcomeUnknown, PriceDiffers, Refusal
 from dealer_server.store.orders import order as store_order
 from dealer_server.store.tenants import tenant
 from esim_dealer.wire import calls
@@ -122,6 +123,8 @@ async def place(context: RequestContext) -> Redirect:
         decision = await context.parts.orders.submit(personal(order, Actor.current(context.author, None)))
     except OutcomeUnknown:
         return Redirect(wanted.address, UNSURE, failed=True)
+    except PriceDiffers:
+        return Redirect(wanted.address, failed=True)  # the page says it, with both prices
     except Refusal as why:
         return Redirect(wanted.address, f"Nothing was bought. {words.of(why)}", failed=True)
     assert not isinstance(decision, Refusal), "a refusal is raised"

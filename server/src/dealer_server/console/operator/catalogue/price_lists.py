@@ -49,15 +49,12 @@ async def price_lists(context: RequestContext) -> Html:
 
 @page(NEW, OPERATOR_ADMINS, FORM_TEMPLATE)
 async def new(context: RequestContext) -> Html:
-    return Html(values={"basis": "PRICE"}, fault="")
+    return Html()
 
 
-@action(LISTS, OPERATOR_ADMINS, FORM_TEMPLATE)
-async def create(context: RequestContext) -> Answer:
-    try:
-        number = await change.create_list(context.parts.database, _form(context), context.author, lambda: context.now)
-    except OperatorError as why:
-        return Html(400, values=context.form, fault=str(why))
+@action(LISTS, OPERATOR_ADMINS)
+async def create(context: RequestContext) -> Redirect:
+    number = await change.create_list(context.parts.database, _form(context), context.author, lambda: context.now)
     return Redirect(f"{LISTS}/{number}", "The price list is made. Assign it to dealers, and set exceptions")
 
 
@@ -110,7 +107,7 @@ async def set_exception(context: RequestContext) -> Answer:
     terms = await _load(context)
     package, price = params.text(context.form, "package"), params.text(context.form, "price")
     if not package or not price:
-        raise OperatorError("A package code and a price are needed")
+        raise OperatorError("A package code and a price are needed", "price" if package else "package")
 
     async def write(allowed: bool) -> Answer:
         await change.set_exceptions(
@@ -182,7 +179,7 @@ async def preview(context: RequestContext) -> Answer:
     async with context.parts.database.connection() as connection:
         terms = await _terms(connection, context)
         if text is None:
-            return Redirect(f"{_home(terms)}/import", uploads.NOT_CSV, failed=True)
+            raise OperatorError(uploads.NOT_CSV, "file")
         plan = await import_list.plan_list(connection, terms, text)
     return Html(
         terms=terms,

@@ -101,7 +101,7 @@ async def add_iccids(context: RequestContext) -> Redirect:
     """ICCIDs that an SM-DP+ has reserved for us, all or none."""
     code, sku = context.path["code"], params.text(context.form, "sku")
     if sku is None or len(sku) > 64:
-        raise OperatorError("Profile type: a name of 1 to 64 characters is needed, as on the routes")
+        raise OperatorError("Profile type: a name of 1 to 64 characters is needed, as on the routes", "sku")
     lines = context.form.get("iccids", "").splitlines()
     added = await load_iccids(context.parts.database, code, sku, lines, context.author)
     return Redirect(f"{SUPPLIERS}/{code}", f"{many(added, 'new ICCID')} for {sku}")

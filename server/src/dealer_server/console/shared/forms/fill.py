@@ -45,7 +45,7 @@ def fill(
     finder = _Finder()
     finder.feed(html)
     finder.close()
-    fitting = [at for at, form in enumerate(finder.forms) if form.action == action and _fits(form, entered)]
+    fitting = [at for at, form in enumerate(finder.forms) if form.action == action and _fits(form, entered, refused)]
     if not fitting and refused is None:
         return None
     at = fitting[0] if fitting else None
@@ -56,9 +56,10 @@ def fill(
     return "".join(writer.out)
 
 
-def _fits(form: _Form, entered: Mapping[str, str]) -> bool:
+def _fits(form: _Form, entered: Mapping[str, str], refused: Refused | None) -> bool:
     same = all(entered[name] == value for name, value in form.hidden.items() if name in entered and name != ONCE)
-    return same and bool(form.fields & set(entered) or not form.fields)
+    known = {*entered, refused.fault if refused else ""}  # a file is not among what was entered
+    return same and bool(form.fields & known or not form.fields)
 
 
 class _Finder(HTMLParser):
