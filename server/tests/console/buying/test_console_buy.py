@@ -160,7 +160,7 @@ async def test_a_new_price_is_shown_and_asked_for_again(service: Service, dealer
     back = await buy(clerk, address, fields)
     assert await order_count(dealer) == 0
     page = await clerk.get(back)
-    assert "Nothing is bought yet: the price has changed from 1.80 USD to 2.50 USD." in text_of(page.text)
+    assert "Nothing is bought yet: the price has changed from 1.80 USD to 2.50 USD" in text_of(page.text)
     assert page.text.count('class="flash') == 1, "it is said once"
     order_page = await buy(clerk, back, await form(clerk, back))
     assert order_page.startswith("/console/orders/") and await balance(dealer) == "997.50"

@@ -266,7 +266,7 @@ async def test_the_history_tells_of_a_plan_that_was_used_up_before_the_recharge(
     await settled(dealer, order_no)
     for reader in (clerk, admin):
         history = (await see(reader, page_of(order))).partition(" History ")[2]
-        told = ("Delivered", "Plan started", "Plan used up", "Recharge paid", "Recharge applied")
+        told = ("Delivered", "Plan 1 started", "Plan 1 used up", "Recharge paid", "Recharge applied")
         assert sorted(told, key=history.index) == list(told), history
     assert "simulated" not in await see(clerk, page_of(order)), "suppliers are not named"
 
@@ -277,7 +277,8 @@ async def test_the_history_tells_of_each_plan_that_was_queued(dealer: ApiClient,
     for step in ("START", "USE", "USE"):
         await dealer.post("/test/profile/advance", {"iccid": profiles(order)[0]["iccid"], "step": step})
     history = (await see(clerk, page_of(order))).partition(" History ")[2]
-    assert (history.count("lan started"), history.count("lan ended")) == (2, 2)
+    told = ("Plan 1 started", "Plan 1 ended", "Plan 2 started", "Plan ended")
+    assert sorted(told, key=history.index) == list(told), history
 
 
 def _plan_rows(page: str) -> str:

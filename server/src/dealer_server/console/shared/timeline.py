@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from dealer_server.console.shared import words
@@ -116,11 +116,15 @@ def _delivered(supplier: str) -> str:
 
 def _plan_steps(profile: ProfileTimes, plans: Sequence[AppliedPlan]) -> Iterator[tuple[datetime | None, str, str]]:
     """When its plans started and ended: also those before the one in use. `plans`: none of one never recharged."""
-    starts = {plan.begun_at for plan in plans if plan.mode != "ADD"} | {profile.started_at}
-    yield from ((at, "player-play", "plan started") for at in starts)
+    if not plans:
+        yield profile.started_at, "player-play", "plan started"
+    begun = [plan for plan in plans if plan.begun_at is not None]
+    for plan in begun:
+        if plan.mode != "ADD":
+            yield plan.begun_at, "player-play", f"plan {plan.plan_no} started"
+    for before, plan in pairwise(begun):
+        yield plan.ended_before, "flag", f"plan {before.plan_no} {'used up' if plan.mode == 'ADD' else 'ended'}"
     yield profile.ended_at, "flag", "plan ended"
-    for plan in plans:
-        yield plan.ended_before, "flag", "plan used up" if plan.mode == "ADD" else "plan ended"
 
 
 def on_its_page(events: Iterable[Event], profile_id: int) -> list[Event]:

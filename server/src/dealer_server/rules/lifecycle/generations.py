@@ -5,7 +5,7 @@ earliest word of that end, or of its own use. The supplier's counter runs throug
 earlier ones is the most that was told of them. Both hold whatever the order in which reports come.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -118,10 +118,26 @@ def with_report(profile: Profile, report: Report, generation: int, started: date
             used = max(plan.used_before, report.data_usage_bytes or 0)
             plan = msgspec.structs.replace(plan, used_before=used)
             plans[at] = _with_beginning(plan, report.at) if over and generation == number - 1 else plan
+    if over:
+        plans = [_after_the_end(plan, report) if number == generation + 1 else plan
+                 for number, plan in _numbered(plans)]  # fmt: skip
     counter = profile.used_before + profile.data_usage_bytes
     moved = msgspec.structs.replace(profile, plans=tuple(plans))
     used = max(counter - moved.used_before, 0)
     return with_start(msgspec.structs.replace(moved, data_usage_bytes=used))
+
+
+def _numbered(plans: Sequence[AppliedPlan]) -> Iterator[tuple[int, AppliedPlan]]:
+    """Each plan with its generation; one that waits with that of the last one that has begun."""
+    for at, plan in enumerate(plans):
+        yield model.generation(plans[: at + 1]), plan
+
+
+def _after_the_end(plan: AppliedPlan, report: Report) -> AppliedPlan:
+    """A plan that was added, where the plans before it are said to be over."""
+    if plan.mode != "ADD" or plan.begun_at is None:
+        return plan
+    return msgspec.structs.replace(plan, ended_before=_earliest(plan.ended_before, report.at))
 
 
 def _with_beginning(plan: AppliedPlan, ended: datetime) -> AppliedPlan:
