@@ -95,11 +95,15 @@ deploy-test: .venv
 
 # The tests of what dealers and operators do, on a cluster of Citus: a coordinator and two workers on this machine. Skipped
 # where DEALER_CITUS names no PostgreSQL that has it (deploy/citus/build.sh).
-CLUSTER_TESTS := $(addprefix server/tests/, cli/test_cluster.py faults/test_cluster_nodes.py \
-  $(addprefix operations/, orders recharges test_account.py test_order.py test_order_batches.py test_refunds.py \
-  test_stock.py) \
-  $(addprefix fulfillment/, test_fulfillment.py test_life.py test_purchases.py test_voids.py) \
-  $(addprefix webhooks/test_webhook_, deliver.py lanes.py resend.py) console/overview/test_console_pages_open.py)
+CLUSTER_TESTS := $(addprefix server/tests/, cli/test_cluster.py faults/test_cluster_nodes.py notices \
+  $(addprefix operations/, orders profiles recharges reports/test_report_sums.py reports/test_statements.py) \
+  $(addprefix operations/test_, account.py money_codes.py money_story.py order.py order_batches.py profile_list.py \
+  refund_races.py refunds.py refunds_before_delivery.py stock.py suspend.py usage.py) \
+  $(addprefix fulfillment/test_, fulfillment.py life.py purchases.py remote_recharges.py sms_queue.py suspensions.py \
+  voids.py) \
+  $(addprefix webhooks/test_webhook_, deliver.py lanes.py resend.py) \
+  $(addprefix console/, overview/test_console_pages_open.py refunds reports test_console_dealer.py \
+  test_console_operator.py))
 cluster-test: .venv
 	@$(if $(DEALER_CITUS),$(BIN)/python -m pytest --cluster -n 2 --dist loadfile -rs $(CLUSTER_TESTS),\
 	  echo "skipped: DEALER_CITUS names no PostgreSQL with Citus; deploy/citus/build.sh builds one")

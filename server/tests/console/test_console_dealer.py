@@ -489,6 +489,7 @@ async def test_the_url_of_the_rt_family_s_events_is_set_once_it_takes_one(
     assert await acts(service, dealer.tenant_id) == ["webhook.set", "webhook.set"]
 
 
+@pytest.mark.one_server("each node numbers transactions by itself")
 async def test_a_callback_url_and_its_act_are_written_by_one_transaction(
     service: Service, people: People, dealer: ApiClient, receiver: Receiver
 ):

@@ -248,9 +248,10 @@ async def test_a_price_of_its_own_is_removed_and_the_dealers_mirror_hears_of_it(
     await does(admin, f"{home}/prices", package="TEST-OK", price="1.50")
     before = await seen(dealer, ["1.50"])
     async with service.database.connection() as connection:  # an hour passes
-        await connection.execute("UPDATE package SET updated_at = updated_at - interval '1 hour'")
-        await connection.execute("UPDATE tenant SET markup_updated_at = markup_updated_at - interval '1 hour'")
-        await connection.execute("UPDATE price SET updated_at = updated_at - interval '1 hour'")
+        hour_ago = clock.now() - timedelta(hours=1)
+        await connection.execute("UPDATE package SET updated_at = $1", hour_ago)
+        await connection.execute("UPDATE tenant SET markup_updated_at = $1", hour_ago)
+        await connection.execute("UPDATE price SET updated_at = $1", hour_ago)
         await connection.execute("UPDATE change SET version = version + 1")
     since = {"updatedSince": f"{clock.now() - timedelta(minutes=30):%Y-%m-%dT%H:%M:%SZ}"}
     await seen(dealer, [], **since)
@@ -349,12 +350,6 @@ async def test_a_callback_url_is_set_and_refused_as_the_api_does(service: Servic
     assert act.author == f"console:{admin.name}"
     changed = {"before": {"callbackUrl": ""}, "after": {"callbackUrl": "http://127.0.0.1:9999/hook"}}
     assert json.loads(act.detail) == changed
-    async with service.database.connection() as connection:
-        sql = (
-            "SELECT a.xmin = e.xmin FROM audit_log a JOIN webhook_endpoint e USING (tenant_id)"
-            " WHERE a.audit_id = $1 AND e.tenant_id = $2"
-        )
-        assert await connection.fetchval(sql, act.audit_id, dealer.tenant_id), "the act is written with what it says"
     await dealer.post("/webhook/set", {"callbackUrl": ""})
     assert len([act for act in await acts(service, "webhook.set") if act.tenant_id == dealer.tenant_id]) == 1
 

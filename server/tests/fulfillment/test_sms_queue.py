@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -88,7 +89,8 @@ async def test_after_an_hour_it_is_given_up(fixture: PurchaseFixture):
     call = new(await installed(fixture))
     await fixture.client.post(SMS, call)
     await tried(fixture)
-    await rows(fixture.service, "UPDATE sms SET due_at = now(), created_at = created_at - interval '61 minutes'")
+    hour_ago = fixture.service.database.clock.now() - timedelta(minutes=61)
+    await rows(fixture.service, "UPDATE sms SET due_at = now(), created_at = $1", hour_ago)
     done = (await sent(fixture.client, call)).data
     assert (done["status"], done["failReason"]) == ("FAILED", "NOT_SENT")
     assert fixture.near.sms == []

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -94,7 +95,8 @@ async def test_what_the_supplier_refuses_is_refused(market: PurchaseFixture):
     assert refused.data == {**name(order), "reason": "REFUSED_BY_SUPPLIER"}
     assert await asked(market.client, UNSUSPEND, order) == ("COMPLETED", False), "so it is"
     assert await query(market.client, order) == before
-    await market.rows("UPDATE suspension SET finished_at = finished_at - interval '11 minutes'")
+    eleven_minutes_ago = market.service.database.clock.now() - timedelta(minutes=11)
+    await market.rows("UPDATE suspension SET finished_at = $1", eleven_minutes_ago)
     esim.esimStatus = "IN_USE"
     assert await asked(market.client, SUSPEND, order) == ("PENDING", False), "after a while it is asked again"
     await shows(market, order, True)

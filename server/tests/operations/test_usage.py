@@ -238,9 +238,8 @@ async def test_a_refresh_asks_the_supplier_once_a_minute(service: Service, deale
     assert second["realTime"] is True and await asked_at() == before
     assert (await usage(dealer, order))["realTime"] is False
     async with service.database.connection() as connection:
-        await connection.execute(
-            "UPDATE profile_life SET asked_at = asked_at - interval '1 minute' WHERE iccid = $1", iccid(order)
-        )
+        earlier = before - timedelta(minutes=1)
+        await connection.execute("UPDATE profile_life SET asked_at = $2 WHERE iccid = $1", iccid(order), earlier)
     assert (await usage(dealer, order, refresh=True))["realTime"] is True and await asked_at() > before
 
 

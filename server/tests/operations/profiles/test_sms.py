@@ -202,13 +202,11 @@ async def test_the_text_goes_after_thirty_days_and_a_repeat_is_still_one(service
     call = new(await installed(dealer))
     first = (await dealer.post(SMS, call)).data
     young = new(await installed(dealer))
-    await rows(
-        service,
-        "WITH old AS (UPDATE tenant SET created_at = created_at - interval '40 days' WHERE tenant_id = $1)"
-        " UPDATE sms SET created_at = created_at - interval '31 days', finished_at = finished_at - interval '31 days'"
-        " WHERE tenant_id = $1",
-        dealer.tenant_id,
-    )
+    now = service.database.clock.now()
+    tenant_id = dealer.tenant_id
+    await rows(service, "UPDATE tenant SET created_at = $2 WHERE tenant_id = $1", tenant_id, now - timedelta(days=40))
+    sent = "UPDATE sms SET created_at = $2, finished_at = $2 WHERE tenant_id = $1"
+    await rows(service, sent, tenant_id, now - timedelta(days=31))
     await dealer.post(SMS, young)
     sweeper = Sweeper(service.database, service.database.clock.now, {"sms": timedelta(days=30)})
     try:

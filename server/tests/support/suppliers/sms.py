@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from datetime import timedelta
 from typing import Any
 
 from support.api_client import ApiClient, Reply, Service
@@ -42,7 +43,7 @@ async def rows(service: Service, sql: str, *args: object) -> list[tuple[Any, ...
 
 
 async def a_minute_passes(service: Service) -> None:
-    await rows(service, "UPDATE sms SET created_at = created_at - interval '1 minute'")
+    await rows(service, "UPDATE sms SET created_at = $1", service.database.clock.now() - timedelta(minutes=1))
 
 
 # Where the text stands in the database as it is, or in a bytea.
