@@ -8,16 +8,10 @@ from typing import TypeVar
 import asyncpg
 
 from dealer_server.clock import DatabaseClock
+from dealer_server.db import distributed
 from dealer_server.db.after_commit import committing
 from dealer_server.db.cluster import open_connection
 from dealer_server.db.connection import KEEPALIVE_SETTINGS, RECONNECT_SECONDS, Connection, measure_clock
-from dealer_server.db.distributed import (
-    SETTINGS,
-    DistributedConnection,
-    DistributedSession,
-    is_node_lost,
-    was_distributed,
-)
 from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, StatementTimeout, database_full
 from dealer_server.db.session import Session
 from dealer_server.metrics import PoolSize
@@ -67,10 +61,12 @@ class Database:
         database = cls(dsn, pool, read_timeout_seconds, clock)
         async with database.connection() as connection:
             await measure_clock(connection, database.clock)
-            database.distributed = await was_distributed(connection)
+            database.distributed = await distributed.was_distributed(connection)
         if database.distributed:
             await database._pool.close()
-            database._pool = await _open_pool(dsn, size, settings | SETTINGS, DistributedConnection)
+            database._pool = await _open_pool(
+                dsn, size, settings | distributed.SETTINGS, distributed.DistributedConnection
+            )
         return database
 
     @property
@@ -98,8 +94,8 @@ class Database:
             raise database_full(error) from error
         except LOST as error:
             raise DatabaseLost(sent=True) from error
-        except asyncpg.InternalServerError as error:
-            if not is_node_lost(error):
+        except distributed.LOST as error:
+            if not distributed.is_lost(error):
                 raise
             raise DatabaseLost(sent=True) from error
         except (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError) as error:
@@ -128,7 +124,7 @@ class Database:
 
     def session(self, **settings: str) -> Session:
         """A session with these PostgreSQL settings, on a connection of its own."""
-        return (DistributedSession if self.distributed else Session)(self.dsn, settings)
+        return (distributed.DistributedSession if self.distributed else Session)(self.dsn, settings)
 
 
 async def _open_pool(

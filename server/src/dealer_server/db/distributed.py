@@ -17,7 +17,14 @@ SETTINGS = {"citus.override_table_visibility": "off"}
 _PLANS = {"plan_cache_mode": "force_custom_plan"}
 
 
-_NODE_LOST = ("failure on connection marked as essential", "could not commit transaction", "postmaster was shut down")
+_LOST = (
+    "failure on connection marked as essential",
+    "could not commit transaction",
+    "postmaster was shut down",
+    "shard for the given value does not exist",
+)
+LOST = (asyncpg.InternalServerError, asyncpg.SerializationError)
+"""Of these, `is_lost` says which ones mean that the database was lost."""
 
 
 class HalfDistributed(Exception):
@@ -38,9 +45,10 @@ def is_distributed(connection: Connection | Fetching | Session) -> bool:
     return getattr(connection, "distributed", False)
 
 
-def is_node_lost(error: asyncpg.InternalServerError) -> bool:
-    """Whether this is how Citus says that it lost a node in the middle of a transaction, or that its server ends."""
-    return str(error).startswith(_NODE_LOST)
+def is_lost(error: asyncpg.PostgresError) -> bool:
+    """Whether this is how Citus says that it lost a node in the middle of a transaction, that its server ends, or that
+    the shard was split meanwhile."""
+    return str(error).startswith(_LOST)
 
 
 class OfTenant(Protocol):
@@ -121,19 +129,19 @@ class DistributedSession(Session):
         return rows
 
     async def _fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
-        with self._node_may_be_lost():
+        with self._may_be_lost():
             return await super().fetch(sql, *args)
 
     async def execute(self, sql: str) -> None:
-        with self._node_may_be_lost():
+        with self._may_be_lost():
             await super().execute(sql)
 
     @contextmanager
-    def _node_may_be_lost(self) -> Iterator[None]:
+    def _may_be_lost(self) -> Iterator[None]:
         try:
             yield
-        except asyncpg.InternalServerError as error:
-            if not is_node_lost(error):
+        except LOST as error:
+            if not is_lost(error):
                 raise
             self.drop()
             raise DatabaseLost(sent=True) from error
