@@ -11,6 +11,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -161,9 +162,10 @@ class Story:
 
     async def day_passes(self) -> None:
         """What holds for 24 hours ends: a repeat of a refund, the old secret."""
-        run = self.service.database.run
-        await run(lambda db: db.execute("UPDATE refund SET created_at = created_at - interval '25 hours'"))
-        await run(lambda db: db.execute("UPDATE credential SET previous_until = previous_until - interval '25 hours'"))
+        run, now = self.service.database.run, self.service.database.clock.now()
+        await run(lambda db: db.execute("UPDATE refund SET created_at = $1", now - timedelta(hours=25)))
+        over = "UPDATE credential SET previous_until = $1 WHERE previous_until IS NOT NULL"
+        await run(lambda db: db.execute(over, now - timedelta(hours=1)))
         self.model.asked_today.clear()
         if self.model.old_secret is not None:
             await self._refused(replace(self.dealer, app_secret=self.model.old_secret))
