@@ -270,12 +270,16 @@
     }
   };
   const nameAll = () => { for (const table of all(".card-table:has(thead)")) named(table); };
+  // A strip of links to sections shows whether there are more to the right.
+  const strips = () => { for (const strip of all(".sections .nav")) strip.parentElement.classList.toggle("overflows", Math.abs(strip.scrollLeft) + strip.clientWidth < strip.scrollWidth - 4); };
+  document.addEventListener("scroll", strips, { capture: true, passive: true });
+  addEventListener("resize", strips);
   // Where tabs are a strip to be moved sideways, the chosen one is in sight.
   for (const chosen of all(".nav-pills .active")) {
     const strip = chosen.closest(".nav-pills");
     strip.scrollLeft = chosen.offsetLeft - strip.offsetLeft - (strip.clientWidth - chosen.offsetWidth) / 2;
   }
-  const renewed = () => { nameAll(); tellTimes(); drawAll(); reachable(); shareable(); };
+  const renewed = () => { nameAll(); tellTimes(); drawAll(); reachable(); shareable(); strips(); };
   document.addEventListener("htmx:after:swap", renewed);
   document.addEventListener("theme", () => { for (const box of plots.keys()) draw(box); });
   addEventListener("resize", () => { for (const [box, plot] of plots) plot.setSize({ width: box.clientWidth, height: 240 }); });
