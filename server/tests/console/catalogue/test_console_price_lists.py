@@ -215,8 +215,7 @@ async def test_bad_terms_are_refused_with_what_is_accepted(admin: Browser):
         ({"name": "x", "markup": "-100"}, "out of range"),
         ({"name": "x", "basis": "LUCK"}, "accepted: PRICE"),
     ):
-        sent = await fill(admin, LISTS, **{"basis": "PRICE", "markup": "1"} | form)
-        assert sent.status_code == 400 and fault in text_of(sent.text)
+        assert fault in await does(admin, LISTS, **{"basis": "PRICE", "markup": "1"} | form)
     for form, fault in (
         ({"package": "NO-SUCH", "price": "1"}, "no package"),
         ({"package": "TEST-OK", "price": "free"}, "must be a decimal"),

@@ -43,9 +43,8 @@ _SENTENCES: Mapping[str, str] = {
 
 class Choice(NamedTuple):
     """A package that an eSIM can be recharged with. `days`: None where it is not sold by the day; its price is that of
-    a day else. `queued`: it begins when the current plan
-    ends. `left`: what can still be spent after it, in major units; "" where that depends on the days, None where
-    the balance does not cover it."""
+    a day else. `queued`: it begins when the current plan ends. `left`: what can still be spent after it, in major
+    units; "" where that depends on the days, None where the balance does not cover it."""
 
     view: PackageView
     currency: str

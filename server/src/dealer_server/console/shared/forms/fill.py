@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dealer_server.console.shared import rendering
 
 _PLAIN = ("hidden", "password", "file", "submit", "button", "reset", "image")
-_VOID = {"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+_VOID = {"area", "br", "col", "embed", "img", "input", "link", "meta", "source", "track", "wbr"}
 OPEN = "data-reopen"  # of a dialog that is shown again
 ONCE = "transaction_id"  # another on every page; what is sent twice with the same one is done once
 Attributes = list[tuple[str, str | None]]
