@@ -311,7 +311,8 @@ class WebhookFixture:
         self, policy: Policy = LOOPBACK, wake: asyncio.Event | None = None, **options: Any
     ) -> AsyncIterator[Deliverer]:
         """A worker that is driven by hand: `run_once`, `settle`, `upkeep.step`."""
-        outbound_options = {name: options.pop(name) for name in ("total_seconds", "resolver") if name in options}
+        outbound_options: dict[str, Any] = {"total_seconds": PATIENCE, "connect_seconds": PATIENCE}
+        outbound_options |= {name: options.pop(name) for name in ("total_seconds", "resolver") if name in options}
         async with Outbound(policy, **outbound_options) as outbound:
             deliverer = Deliverer(
                 self.database,
