@@ -214,6 +214,7 @@ async def test_bad_terms_are_refused_with_what_is_accepted(admin: Browser):
         ({"name": "x", "markup": "much"}, "a percentage with at most two decimals"),
         ({"name": "x", "markup": "-100"}, "out of range"),
         ({"name": "x", "basis": "LUCK"}, "accepted: PRICE"),
+        ({"name": "x", "basis": "basis"}, "accepted: PRICE"),
     ):
         assert fault in await does(admin, LISTS, **{"basis": "PRICE", "markup": "1"} | form)
     for form, fault in (

@@ -216,7 +216,7 @@ def _checked(form: ListForm) -> tuple[str, Basis, int]:
     name = form.name.strip()
     if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
         raise OperatorError(f"a price list's name has 1 to {MAX_NAME_LENGTH} characters in one line", "name")
-    if form.basis not in ("PRICE", "COST", "basis"):
+    if form.basis not in ("PRICE", "COST"):
         raise OperatorError(f"basis is {form.basis!r}; accepted: PRICE (the package's price), COST", "basis")
     markup = parsing.basis_points(form.markup.strip() or "0")
     parsing.require_range("markup in hundredths of a percent", markup, LOWEST_MARKUP, HIGHEST_MARKUP, "markup")
