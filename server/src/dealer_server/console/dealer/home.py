@@ -75,11 +75,12 @@ async def home(context: RequestContext) -> Html:
         packages = await _packages(connection, context)
     steps = _steps(context, done, wallet, endpoint, uses)
     todo = [step for step in steps if not step.done]
+    left = days_left(wallet.available, recent)
     live = not todo or wallet.order_count >= LIVE_ORDERS
     return Html(
         wallet=wallet,
         recent=recent,
-        days_left=left if (left := days_left(wallet.available, recent)) is not None and left <= LASTS_DAYS else None,
+        days_left=left if left is not None and left <= LASTS_DAYS else None,
         packages=packages,
         starts=[start_of(day) for day in recent.days],
         spent=[float(money.text(one.revenue, wallet.currency)) for one in recent.sums],

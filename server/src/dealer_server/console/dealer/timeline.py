@@ -41,15 +41,9 @@ async def load(connection: Connection, order: Order) -> History:
     tenant_id, order_id = order.tenant_id, order.order_id
     span = range(order.items[0].first_profile_id, order.items[-1].first_profile_id + order.items[-1].quantity)
     deliveries = await console_dealer.deliveries_of(connection, tenant_id, order_id, DELIVERIES)
-    return History(
-        order=order,
+    return (await _of_esims(connection, order, span))._replace(
         movements=await console_orders.movements(connection, tenant_id, order_id),
-        purchases=await console_orders.purchases(connection, tenant_id, span, EVENTS),
-        calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
-        lives=await console_orders.lives(connection, order, span, EVENTS),
-        recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
         refunds=await console_dealer.refunds(connection, tenant_id, order_id, REFUNDS),
-        refusals=await _refusals(connection, order),
         deliveries=deliveries,
         attempts=await log.attempts(connection, tenant_id, [delivery.delivery_id for delivery in deliveries]),
     )
@@ -57,7 +51,14 @@ async def load(connection: Connection, order: Order) -> History:
 
 async def load_esim(connection: Connection, order: Order, profile_id: int) -> History:
     """Without what is of the order as a whole: payments and webhooks."""
-    tenant_id, span = order.tenant_id, range(profile_id, profile_id + 1)
+    return (await _of_esims(connection, order, range(profile_id, profile_id + 1)))._replace(
+        refunds=await console_dealer.refunds(connection, order.tenant_id, order.order_id, REFUNDS, profile_id)
+    )
+
+
+async def _of_esims(connection: Connection, order: Order, span: range) -> History:
+    """What happened to these eSIMs of the order, without refunds."""
+    tenant_id = order.tenant_id
     return History(
         order=order,
         movements=(),
@@ -65,7 +66,7 @@ async def load_esim(connection: Connection, order: Order, profile_id: int) -> Hi
         calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
         lives=await console_orders.lives(connection, order, span, EVENTS),
         recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
-        refunds=await console_dealer.refunds(connection, tenant_id, order.order_id, REFUNDS, profile_id),
+        refunds=(),
         refusals=await _refusals(connection, order),
         deliveries=(),
         attempts={},

@@ -23,7 +23,7 @@ class Recent(NamedTuple):
 
     @property
     def total(self) -> Sums:
-        return sum_of(self.sums)
+        return rules.total(self.sums)
 
 
 def shown(today: date) -> Period:
@@ -41,18 +41,11 @@ def recent(days: Iterable[DaySums], currency: str, today: date) -> Recent:
     wanted = shown(today).days
     every = rules.series(days, currency, compared(today).days)
     before, sums = every[: -len(wanted)], every[-len(wanted) :]
-    return Recent(wanted, sums, change_text(sum_of(sums[:-1]).revenue, sum_of(before).revenue))
+    return Recent(wanted, sums, change_text(rules.total(sums[:-1]).revenue, rules.total(before).revenue))
 
 
 def days_left(available: int, found: Recent) -> int | None:
     """For how many days `available` lasts at what was spent and not refunded in the last 7 whole days; None where that
     is nothing."""
-    spent = sum_of(found.sums[-1 - PACE_DAYS : -1]).net
+    spent = rules.total(found.sums[-1 - PACE_DAYS : -1]).net
     return max(available, 0) * PACE_DAYS // spent if spent > 0 else None
-
-
-def sum_of(sums: Iterable[Sums]) -> Sums:
-    total = Sums()
-    for one in sums:
-        total = total.plus(one)
-    return total

@@ -40,6 +40,14 @@ class DaySums(NamedTuple):
     sums: Sums
 
 
+def total(sums: Iterable[Sums]) -> Sums:
+    """Of one currency."""
+    found = Sums()
+    for one in sums:
+        found = found.plus(one)
+    return found
+
+
 def totals(days: Iterable[DaySums]) -> dict[str, Sums]:
     """By currency, the one in which most was sold first."""
     found: dict[str, Sums] = {}
