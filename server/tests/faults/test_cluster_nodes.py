@@ -85,6 +85,10 @@ class Buyer:
         except TimeoutError:
             raise AssertionError(f"{len(self.acknowledged)} bought, the last answers: {self.codes[-20:]}") from None
 
+    async def latest_is_delivered(self) -> None:
+        """Returns once what it bought last is delivered."""
+        assert (await self._client.delivered(list(self.acknowledged.values())[-1]))["deliveryStatus"] == "DELIVERED"
+
     async def is_refused(self) -> None:
         """Returns once a call is answered 900001."""
         before = len(self.codes)
@@ -134,6 +138,7 @@ async def test_a_node_that_dies_stops_only_its_own_dealers_and_nothing_is_lost(
             await asyncio.to_thread(machine.kill, node)
             await buyers[node].is_refused()
             await buyers[other].buys(2)
+            await buyers[other].latest_is_delivered()
             assert await answering(service) == [other]
             await asyncio.to_thread(machine.start, node)
             await buyers[node].buys(2)

@@ -32,13 +32,16 @@ class CalledWork(Protocol[AnyClaim, Answer]):
     """What a pool works off, whenever `wake` says that there is some. `parallel`: calls at a time.
     `interval_seconds`: how far apart two looks that find some are at least, so that batches form.
     `grace_seconds`: how long calls may still run once the pool is stopped. `keeps_locked`: an answer that a lock kept
-    from being recorded is kept and recorded later; else it is given up like any that cannot be recorded."""
+    from being recorded is kept and recorded later; else it is given up like any that cannot be recorded.
+    `by_dealer`: each dealer's answers are recorded in a transaction of their own. While the node of one is away the
+    others' are recorded."""
 
     name: str
     parallel: int
     interval_seconds: float
     grace_seconds: float
     keeps_locked: bool
+    by_dealer: bool
     wake: asyncio.Event
 
     async def begin(self, room: int) -> int:
@@ -47,6 +50,10 @@ class CalledWork(Protocol[AnyClaim, Answer]):
 
     async def record(self, answered: Answered[AnyClaim, Answer]) -> None:
         """Records answers in one transaction."""
+        ...
+
+    def dealer(self, claim: AnyClaim) -> int:
+        """Whose claim it is: a tenant_id."""
         ...
 
     def unanswered(self, claim: AnyClaim, fault: str) -> Answer:
@@ -64,6 +71,7 @@ class CallPool(Generic[Claim, Answer]):
         self._running: dict[asyncio.Task[Answered[Claim, Answer]], Sequence[Claim]] = {}
         self._ended: dict[int, tuple[Claim, Answer]] = {}  # numbered; not recorded yet
         self._locked_out: list[int] = []  # of the ended: not recorded because of a lock
+        self._away: dict[int, float] = {}  # of the ended: not recorded because a node is away; tried again at this time
         self._numbers = itertools.count()
 
     def start(self, claims: Sequence[Claim], call: Call[Claim, Answer]) -> None:
@@ -86,6 +94,8 @@ class CallPool(Generic[Claim, Answer]):
                 await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
             try:
                 await self._record_ended()
+                if self._away:
+                    await asyncio.sleep(LOST_SECONDS / 4)
             except DatabaseLost:
                 await asyncio.sleep(LOST_SECONDS / 4)
         return count
@@ -97,7 +107,8 @@ class CallPool(Generic[Claim, Answer]):
         await self._record_ended()
 
     def _room(self) -> int:
-        return max(self._work.parallel - len(self._running) - len(self._ended), 0)
+        ended = len(self._ended) - len(self._away)  # no more are claimed of a dealer whose node is away
+        return max(self._work.parallel - len(self._running) - ended, 0)
 
     async def _turn(self) -> None:
         begun_at = asyncio.get_running_loop().time()
@@ -108,7 +119,7 @@ class CallPool(Generic[Claim, Answer]):
             if recorded or begun:
                 await pause_until(begun_at + self._work.interval_seconds)
             else:
-                await self._wait_for_work(LOCKED_SECONDS if self._locked_out else None)
+                await self._wait_for_work(LOCKED_SECONDS if self._locked_out else LOST_SECONDS if self._away else None)
         except DatabaseLost:
             await self._wait_for_work(LOST_SECONDS)
         except Exception as error:
@@ -131,6 +142,7 @@ class CallPool(Generic[Claim, Answer]):
                 task.cancel()
             await asyncio.wait(self._running)
         self._locked_out.clear()  # all are tried once more
+        self._away.clear()
         with suppress(DatabaseLost):
             await self._record_ended()
 
@@ -140,8 +152,34 @@ class CallPool(Generic[Claim, Answer]):
         for task in [task for task in self._running if task.done()]:
             for answered in self._answers(task, self._running.pop(task)):
                 self._ended[next(self._numbers)] = answered
-        fresh = [number for number in self._ended if number not in self._locked_out]
-        return await self._record_or_split(fresh) + await self._record_or_split(self._locked_out[:1])
+        now = asyncio.get_running_loop().time()
+        tried = [number for number in self._ended if self._away.get(number, now) <= now]
+        fresh = [number for number in tried if number not in self._locked_out]
+        locked_out = [number for number in self._locked_out if number in tried]
+        groups = [*self._transactions(fresh), locked_out[:1]]
+        return sum([await self._record_unless_away(together) for together in groups])
+
+    def _transactions(self, numbers: Sequence[int]) -> Sequence[Sequence[int]]:
+        """The answers that one transaction each records."""
+        if not self._work.by_dealer:
+            return [numbers]
+        groups: dict[int, list[int]] = {}
+        for number in numbers:
+            groups.setdefault(self._work.dealer(self._ended[number][0]), []).append(number)
+        return list(groups.values())
+
+    async def _record_unless_away(self, numbers: Sequence[int]) -> int:
+        """Records answers or, where only their dealer's node may be away, keeps them for later."""
+        for number in numbers:
+            self._away.pop(number, None)
+        try:
+            return await self._record_or_split(numbers)
+        except DatabaseLost:
+            if not self._work.by_dealer:
+                raise
+            until = asyncio.get_running_loop().time() + LOST_SECONDS
+            self._away |= {number: until for number in numbers if number in self._ended}
+            return 0
 
     def _answers(self, task: asyncio.Task[Answered[Claim, Answer]], claims: Sequence[Claim]) -> Answered[Claim, Answer]:
         """A call that fails does not affect the others."""

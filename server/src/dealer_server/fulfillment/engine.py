@@ -16,6 +16,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from dealer_server import failpoints, store, traces
 from dealer_server.clock import Clock
+from dealer_server.db.distributed import is_distributed
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
 from dealer_server.fulfillment import order_record
@@ -90,6 +91,7 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
         self._caps = supplier.caps
         self._context = context
         self._session, self._data_keys, self._clock = context.session, context.data_keys, context.clock
+        self.by_dealer = is_distributed(self._session)
         self._pool = CallPool[Claim, Answer](self)
 
     async def run(self) -> None:
@@ -111,6 +113,10 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
     @abstractmethod
     async def begin(self, room: int) -> int:
         """Claims due work and starts at most `room` calls for it; how much work there was."""
+
+    def dealer(self, claim: Claim) -> int:
+        """Whose claim it is."""
+        return claim.order[0]
 
     @abstractmethod
     def unanswered(self, claim: Claim, fault: str) -> Answer:

@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from dealer_server import failpoints
 from dealer_server.clock import Clock
+from dealer_server.db.distributed import OfTenant, is_distributed
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
 from dealer_server.fulfillment.call_pool import Answered, CallPool
@@ -23,7 +24,7 @@ LEASE_SECONDS = 60.0  # a call ends before, with time left to record
 ASK_SECONDS = 45.0
 
 AnySupplier = TypeVar("AnySupplier", bound=Supplier)
-Request = TypeVar("Request")
+Request = TypeVar("Request", bound=OfTenant)
 Outcome = TypeVar("Outcome")
 
 
@@ -62,6 +63,7 @@ class RequestQueue(ABC, Generic[AnySupplier, Request, Outcome]):
         self._data_keys = data_keys
         self._clock = clock
         self._changed = changed
+        self.by_dealer = is_distributed(session)
         self._pool = CallPool[Claim[Request], Outcome | Unknown](self)
 
     async def run(self) -> None:
@@ -97,6 +99,10 @@ class RequestQueue(ABC, Generic[AnySupplier, Request, Outcome]):
             outcome = Unknown(fault_text(error))
         failpoints.hit(f"{self.point}.answered")
         return [(claim, outcome)]
+
+    def dealer(self, claim: Claim[Request]) -> int:
+        """Whose claim it is."""
+        return claim.request.tenant_id
 
     def unanswered(self, claim: Claim[Request], fault: str) -> Outcome | Unknown:
         return Unknown(f"its answer could not be recorded: {fault}")
