@@ -5,6 +5,7 @@ import pytest
 from dealer_server.db.arrays import batch
 from dealer_server.db.by_tenant import (
     OF_ALL,
+    at_its_nodes,
     each_at_its_node,
     of_all,
     of_one_tenant,
@@ -108,4 +109,16 @@ def test_more_of_rows_that_were_found_is_looked_up_at_their_node():
     assert each_at_its_node(found + rows + looked_up) == (
         f"{found}JOIN refund at_r ON at_r.tenant_id = r.tenant_id AND at_r.refund_id = r.refund_id"
         f"{looked_up.replace('r.order_id', 'at_r.order_id')}"
+    )
+
+
+def test_a_statement_over_all_or_one_asks_the_node_of_the_one_that_is_given():
+    sql = (
+        "SELECT o.* FROM tenant t CROSS JOIN LATERAL (SELECT * FROM orders o WHERE o.tenant_id = t.tenant_id LIMIT 1) o"
+        " WHERE $2::bigint IS NULL OR t.tenant_id = $2"
+    )
+    assert at_its_nodes(sql, [7, None]) == each_at_its_node(sql)
+    assert at_its_nodes(sql, [7, 10_001]) == (
+        "SELECT o.* FROM tenant t CROSS JOIN LATERAL (SELECT * FROM orders o"
+        " WHERE o.tenant_id = $2::bigint AND t.tenant_id = $2::bigint LIMIT 1) o WHERE t.tenant_id = $2::bigint"
     )

@@ -5,17 +5,26 @@ import os
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 
 import asyncpg
 import pytest
 
+from dealer_server.console import routing
 from dealer_server.store.distribution import nodes
 from support.api_client import ApiClient, Service, running_service
+from support.browser import Browser, signed_in
 from support.faults.cluster_machine import ClusterMachine, cluster_machine
 from support.faults.postgres_machine import until
 from support.processes import environment, run
 
 pytestmark = pytest.mark.skipif("not config.getoption('--cluster')", reason="needs Citus: make cluster-test")
+OPEN = (200, 303, 400, 404)  # 400, 404: a page that is there only with more in its address, or in `dev`
+READ_FROM_ALL = {
+    *("/console", "/console/dealers", "/console/orders", "/console/profiles", "/console/refunds", "/console/reports"),
+    *("/console/suppliers", "/console/topups", "/console/waiting", "/console/webhooks", "/console/webhooks/failed"),
+}
+"""The pages of an operator that read rows of all dealers."""
 ROUNDS = int(os.environ.get("CLUSTER_ROUNDS", "3"))
 
 
@@ -142,6 +151,37 @@ async def test_a_node_that_dies_stops_only_its_own_dealers_and_nothing_is_lost(
             assert await answering(service) == [other]
             await asyncio.to_thread(machine.start, node)
             await buyers[node].buys(2)
+
+
+async def test_a_node_that_is_away_closes_only_pages_that_read_from_it(
+    machine: ClusterMachine, service: Service, dealers: dict[int, ApiClient]
+):
+    pages = [page for page in routing.declared_pages() if page.method == "GET" and page.template]
+    pages = [page for page in pages if "{" not in page.path]
+    async with signed_in(service) as operator, signed_in(service, tenant_id=dealers[2].tenant_id) as dealer:
+        await asyncio.to_thread(machine.kill, 1)
+        try:
+            closed = set[str]()
+            for page in pages:
+                if "op" in page.kinds and (answer := await operator.get(page.path)).status_code not in OPEN:
+                    assert answer.status_code == 503 and "A machine of the database" in answer.text, page.path
+                    closed.add(page.path)
+            assert closed == READ_FROM_ALL
+            for page in pages:
+                if "dealer" in page.kinds:
+                    assert await status(dealer, page.path) in OPEN, page.path
+        finally:
+            await asyncio.to_thread(machine.start, 1)
+        for path in READ_FROM_ALL:
+            await until(partial(is_open, operator, path))
+
+
+async def status(visitor: Browser, path: str) -> int:
+    return (await visitor.get(path)).status_code
+
+
+async def is_open(visitor: Browser, path: str) -> bool:
+    return await status(visitor, path) in OPEN
 
 
 async def test_a_coordinator_that_dies_loses_nothing(

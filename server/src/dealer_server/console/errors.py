@@ -20,6 +20,7 @@ from dealer_server.console.shared.request_context import (
     ReauthenticationRequired,
     RequestContext,
 )
+from dealer_server.db.distributed import is_node_away
 from dealer_server.db.errors import DatabaseLost, StatementTimeout
 from dealer_server.operations.users.password import Busy
 
@@ -65,7 +66,9 @@ class ErrorPages:
         log.warning("console_too_slow", path=request.url.path)
         return self._plain(request, 503, why="slow")
 
-    async def _unavailable(self, request: Request, _: Exception) -> Response:
+    async def _unavailable(self, request: Request, why: Exception) -> Response:
+        if isinstance(why, DatabaseLost) and is_node_away(why):
+            return await self._within_layout(request, 503, why="node")
         return self._plain(request, 503)
 
     async def _disconnected(self, request: Request, _: Exception) -> Response:
@@ -91,11 +94,11 @@ class ErrorPages:
         }
         return await self._responder.html("reauthenticate.html", fields, context)
 
-    async def _within_layout(self, request: Request, status: int) -> Response:
+    async def _within_layout(self, request: Request, status: int, why: str = "") -> Response:
         context: RequestContext | None = getattr(request.state, "context", None)
         if context is None or context.partial:
-            return self._plain(request, status)
-        return await self._responder.html("error.html", {"status": status, "trace": "", "why": ""}, context, status)
+            return self._plain(request, status, why=why)
+        return await self._responder.html("error.html", {"status": status, "trace": "", "why": why}, context, status)
 
     def _plain(self, request: Request, status: int, trace_id: str = "", why: str = "") -> Response:
         """Needs neither session nor database."""

@@ -24,6 +24,7 @@ _UNNEST = re.compile(
 _FOUND = re.compile(r"/\* (?P<name>\w+): rows of (?P<table>\w+) by (?P<columns>[\w ]+), (?P<others>[\w ]*) \*/")
 _EACH = re.compile(r"\bFROM tenant t CROSS JOIN LATERAL\b")
 _COMPARED = re.compile(r"\b(\w+)\.tenant_id = (\w+)\.tenant_id\b")
+_ALL_OR_ONE = re.compile(r"\$(\d+)::bigint IS NULL OR ((?:\w+\.)?tenant_id) = \$\1\b")
 _ARRAY = re.compile(r"\$(\d+)::([\w:\[\]]+)\[\]")
 
 OF_ALL = "/* of all tenants */"
@@ -76,6 +77,31 @@ def per_tenant(sql: str) -> PerTenant | None:
 
     text = _UNNEST.sub(replace, _BATCH.sub(replace, sql))
     return PerTenant(_compared(text, sources[0].tenant + 1), tuple(sources)) if sources else None
+
+
+def at_its_nodes(sql: str, args: Sequence[Any]) -> str:
+    """A statement over all tenants, as each_at_its_node has it; over one where its text has `$1::bigint IS NULL OR
+    tenant_id = $1` and this parameter is given: other nodes than that tenant's may be away."""
+    parameter = _parameter_of_tenant(sql)
+    if parameter is None or args[parameter - 1] is None:
+        return each_at_its_node(sql)
+    return _of_given_tenant(sql, parameter)
+
+
+@cache
+def _parameter_of_tenant(sql: str) -> int | None:
+    found = _ALL_OR_ONE.search(sql)
+    return int(found[1]) if found else None
+
+
+@cache
+def _of_given_tenant(sql: str, parameter: int) -> str:
+    return of_given_tenant(_ALL_OR_ONE.sub(r"\2 = $\1::bigint", sql), parameter)
+
+
+def of_given_tenant(sql: str, parameter: int) -> str:
+    """A statement whose rows are all of the tenant whose id is this parameter: only its node is asked."""
+    return _compared(_FOUND.sub("", sql), parameter)
 
 
 @cache

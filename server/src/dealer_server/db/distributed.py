@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 import asyncpg
 
-from dealer_server.db.by_tenant import each_at_its_node, per_tenant, split
+from dealer_server.db.by_tenant import at_its_nodes, per_tenant, split
 from dealer_server.db.connection import Connection, Fetching
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.session import Session
@@ -51,6 +51,11 @@ def is_lost(error: asyncpg.PostgresError) -> bool:
     return str(error).startswith(_LOST)
 
 
+def is_node_away(lost: DatabaseLost) -> bool:
+    """Whether the coordinator answers and says that it cannot reach a node."""
+    return isinstance(lost.__cause__, asyncpg.PostgresConnectionError) and "remote node" in str(lost.__cause__)
+
+
 class OfTenant(Protocol):
     @property
     def tenant_id(self) -> int: ...
@@ -77,7 +82,7 @@ class DistributedConnection(asyncpg.Connection):
     async def fetch(self, query: str, *args: Any, **options: Any) -> list[Any]:
         statement = per_tenant(query)
         if statement is None:
-            return await super().fetch(each_at_its_node(query), *args, **options)
+            return await super().fetch(at_its_nodes(query, args), *args, **options)
         rows = []
         for mine in split(statement, args):
             rows += await super().fetch(statement.sql, *mine, **options)
@@ -94,13 +99,13 @@ class DistributedConnection(asyncpg.Connection):
 
     async def fetchrow(self, query: str, *args: Any, **options: Any) -> Any:
         if per_tenant(query) is None:
-            return await super().fetchrow(each_at_its_node(query), *args, **options)
+            return await super().fetchrow(at_its_nodes(query, args), *args, **options)
         rows = await self.fetch(query, *args)
         return rows[0] if rows else None
 
     async def fetchval(self, query: str, *args: Any, column: int = 0, **options: Any) -> Any:
         if per_tenant(query) is None:
-            return await super().fetchval(each_at_its_node(query), *args, column=column, **options)
+            return await super().fetchval(at_its_nodes(query, args), *args, column=column, **options)
         rows = await self.fetch(query, *args)
         return rows[0][column] if rows else None
 
@@ -122,7 +127,7 @@ class DistributedSession(Session):
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         statement = per_tenant(sql)
         if statement is None:
-            return await self._fetch(each_at_its_node(sql), *args)
+            return await self._fetch(at_its_nodes(sql, args), *args)
         rows: list[asyncpg.Record] = []
         for mine in split(statement, args):
             rows += await self._fetch(statement.sql, *mine)

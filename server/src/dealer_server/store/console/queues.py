@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from dealer_server.db.by_tenant import rows_of
+from dealer_server.db.by_tenant import OF_ALL, of_all, of_given_tenant, rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.db.distributed import is_distributed
 from dealer_server.store.console import pages
+from dealer_server.store.distribution.due import fetch_all
 
 COUNTED = 1_000
 Queue = Literal["topups", "refunds", "purchases"]
@@ -71,12 +72,12 @@ _REVIEWED = (
 _ROWS = rows_of("refund", "r", "tenant_id", "refund_id", others=["order_id"])
 # Each by its partial index.
 _WAITING: Mapping[Queue, str] = {
-    "topups": "topup WHERE status = 'PENDING'",
+    "topups": f"topup WHERE {OF_ALL} status = 'PENDING'",
     "refunds": f"(SELECT * FROM refund WHERE status = 'REFUNDING' ORDER BY refund_id LIMIT 5000) r WHERE {_REVIEWED}",
-    "purchases": "purchase WHERE state = 'PARKED'",
+    "purchases": f"purchase WHERE {OF_ALL} state = 'PARKED'",
 }
 # Where tables are distributed by tenant, the oldest of all nodes cannot be compared with the lines of each.
-_WAITING_BY_NODE = {**_WAITING, "refunds": f"refund r WHERE status = 'REFUNDING' AND {_REVIEWED}"}
+_WAITING_BY_NODE = {**_WAITING, "refunds": f"refund r WHERE {of_all('r')} status = 'REFUNDING' AND {_REVIEWED}"}
 
 
 def _waiting(connection: Connection, queue: Queue) -> str:
@@ -84,11 +85,11 @@ def _waiting(connection: Connection, queue: Queue) -> str:
 
 
 async def count(connection: Connection, queue: Queue) -> int:
-    """How many wait for an operator; COUNTED where there are that many or more."""
-    waiting: int | None = await connection.fetchval(
-        f"SELECT count(*) FROM (SELECT 1 FROM {_waiting(connection, queue)} LIMIT {COUNTED}) waiting"
+    """How many wait for an operator; COUNTED or more where there are that many or more."""
+    rows = await fetch_all(
+        connection, f"SELECT count(*) AS waiting FROM (SELECT 1 FROM {_waiting(connection, queue)} LIMIT {COUNTED}) w"
     )
-    return waiting or 0
+    return sum([row["waiting"] for row in rows])
 
 
 async def topups(
@@ -132,7 +133,7 @@ async def refunds(
         f"WITH found AS MATERIALIZED ({found})"
         " SELECT r.tenant_id, t.name AS dealer, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited,"
         " r.remark, r.author, r.created_at, r.settled_at, l.*, i.packages, i.of_package"
-        " FROM found r JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id)"
+        " FROM found r JOIN tenant t ON t.tenant_id = r.tenant_id JOIN wallet w ON w.tenant_id = r.tenant_id"
         f" {_ROWS} CROSS JOIN LATERAL ("
         "  SELECT count(*)::int AS profiles, count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING')::int"
         "   AS review, coalesce(array_agg(DISTINCT ARRAY[way, reason]) FILTER (WHERE reason IS NOT NULL), '{}')"
@@ -187,14 +188,15 @@ async def in_review(connection: Connection) -> list[tuple[str, int, int]]:
 
 async def unsettled(connection: Connection, tenant_id: int) -> dict[str, int]:
     """How many refunds of a dealer are not settled, by status; those in REVIEW are REFUNDING too."""
-    row = await connection.fetchrow(
-        f"SELECT count(*) AS refunding, count(*) FILTER (WHERE {_REVIEWED}) AS review FROM refund r"
-        " WHERE r.tenant_id = $1 AND r.status = 'REFUNDING'",
-        tenant_id,
-    )
+    row = await connection.fetchrow(_UNSETTLED, tenant_id)
     return {"REFUNDING": row["refunding"], "REVIEW": row["review"]} if row else {}
 
 
+_UNSETTLED = of_given_tenant(
+    f"SELECT count(*) AS refunding, count(*) FILTER (WHERE {_REVIEWED}) AS review FROM refund r"
+    " WHERE r.tenant_id = $1 AND r.status = 'REFUNDING'",
+    1,
+)
 # $1 status, $2 the last one seen, $3 how many; of refunds $4 the dealer; of those in review $5 only these.
 _PENDING = """
 SELECT * FROM topup WHERE status = 'PENDING' AND $1::text IS NOT NULL AND ($2::bigint IS NULL OR topup_id {beyond} $2)

@@ -16,6 +16,8 @@ from dealer_server.db.distributed import is_distributed
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.session import Session
 
+AWAY = (DatabaseLost, asyncpg.PostgresConnectionError)
+"""What a session, or a connection of the pool, raises for a node that does not answer."""
 AWAY_SECONDS = 2.0  # how long a node, or a dealer of it, is left out after it did not answer
 _away: dict[object, float] = {}
 
@@ -40,7 +42,7 @@ async def fetch_due(
             continue
         try:
             rows += await session.fetch(of_one_tenant(sql, len(args) + 1), *args, tenant_id)
-        except DatabaseLost:
+        except AWAY:
             _away[tenant_id] = time.monotonic() + AWAY_SECONDS
             if _in_transaction(session):
                 raise
@@ -57,7 +59,7 @@ async def fetch_all(session: Session | Connection, sql: str, *args: Any) -> list
     if not _is_away("any node"):
         try:
             return await session.fetch(sql, *args)
-        except DatabaseLost:
+        except AWAY:
             if _in_transaction(session):
                 raise
             _away["any node"] = time.monotonic() + AWAY_SECONDS
@@ -67,7 +69,7 @@ async def fetch_all(session: Session | Connection, sql: str, *args: Any) -> list
         if not _is_away(("node", node["groupid"])):
             try:
                 rows += await session.fetch(text, *args, node["tenants"])
-            except DatabaseLost:
+            except AWAY:
                 _away["node", node["groupid"]] = time.monotonic() + AWAY_SECONDS
                 if _in_transaction(session):
                     raise

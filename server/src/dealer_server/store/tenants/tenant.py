@@ -199,14 +199,14 @@ async def set_price(connection: Connection, tenant_id: int, package_code: str, p
 async def remove_price(connection: Connection, tenant_id: int, package_code: str) -> bool:
     """Removes a dealer's own price; False if there was none. Prices that follow the markup count as changed from now
     on, since nothing else tells dealers who mirror the catalogue of the removal."""
-    removed = await connection.fetchval(
-        "WITH removed AS (DELETE FROM price WHERE tenant_id = $1 AND package_code = $2 RETURNING tenant_id)"
-        " UPDATE tenant t SET markup_updated_at = now() FROM removed WHERE t.tenant_id = removed.tenant_id"
-        " RETURNING true",
-        tenant_id,
-        package_code,
-    )
-    return bool(removed)
+    async with connection.transaction():
+        done = await connection.execute(
+            "DELETE FROM price WHERE tenant_id = $1 AND package_code = $2", tenant_id, package_code
+        )
+        if done != "DELETE 1":
+            return False
+        await connection.execute("UPDATE tenant SET markup_updated_at = now() WHERE tenant_id = $1", tenant_id)
+    return True
 
 
 async def prices(connection: Connection, tenant_id: int, package_codes: Sequence[str]) -> dict[str, int | None]:

@@ -1,6 +1,6 @@
 """Which receivers fail, and how many webhooks has a dealer not heard?"""
 
-from dealer_server.db.by_tenant import rows_of
+from dealer_server.db.by_tenant import of_given_tenant, rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.receiver import COUNTED, TOLD_FROM, Receiver
 
@@ -23,7 +23,7 @@ _WORST = _FIELDS.format(
     f" AND (e.state = 'DISABLED' OR e.state = 'ACTIVE' AND e.consecutive_failures >= {TOLD_FROM})"
     " ORDER BY e.consecutive_failures DESC, tenant_id LIMIT $1)"
 )
-_ONE = _FIELDS.format(endpoints="(SELECT * FROM webhook_endpoint WHERE tenant_id = $1)")
+_ONE = of_given_tenant(_FIELDS.format(endpoints="(SELECT * FROM webhook_endpoint WHERE tenant_id = $1)"), 1)
 
 
 async def failing(connection: Connection, limit: int) -> list[Receiver]:
