@@ -102,8 +102,9 @@ CLUSTER_TESTS := $(addprefix server/tests/, cli/test_cluster.py faults/test_clus
   $(addprefix fulfillment/test_, fulfillment.py life.py purchases.py remote_recharges.py sms_queue.py suspensions.py \
   voids.py) \
   $(addprefix webhooks/test_webhook_, deliver.py lanes.py resend.py) \
-  $(addprefix console/, overview/test_console_pages_open.py refunds reports test_console_dealer.py \
-  test_console_operator.py))
+  $(addprefix console/, buying dealer_setup esims find forms overview refunds reports \
+  $(addprefix catalogue/test_console_, packages.py price_lists.py) \
+  $(addprefix test_console_, dealer.py operator.py refused.py suppliers.py users.py) test_order_notes.py))
 cluster-test: .venv
 	@$(if $(DEALER_CITUS),$(BIN)/python -m pytest --cluster -n 2 --dist loadfile -rs $(CLUSTER_TESTS),\
 	  echo "skipped: DEALER_CITUS names no PostgreSQL with Citus; deploy/citus/build.sh builds one")

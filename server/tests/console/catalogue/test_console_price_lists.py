@@ -146,8 +146,9 @@ async def test_changed_prices_are_told_to_the_dealers_of_the_list(
 async def test_a_mirror_of_the_catalogue_hears_of_a_list(service: Service, dealer: ApiClient, admin: Browser):
     home = await made(admin, "Mirrored", "10")
     async with service.database.connection() as connection:  # an hour passes
-        await connection.execute("UPDATE package SET updated_at = updated_at - interval '1 hour'")
-        await connection.execute("UPDATE price_list SET updated_at = updated_at - interval '1 hour'")
+        earlier = await connection.fetchval("SELECT now() - interval '1 hour'")
+        await connection.execute("UPDATE package SET updated_at = $1", earlier)
+        await connection.execute("UPDATE price_list SET updated_at = $1", earlier)
         await connection.execute("UPDATE change SET version = version + 1")
         since = await connection.fetchval("SELECT to_char(now() AT TIME ZONE 'UTC' - interval '30 minutes',"
                                           " 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')")  # fmt: skip

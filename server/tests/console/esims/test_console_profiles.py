@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
+import pytest
 
 from dealer_server.rules.esim import qr
 from dealer_server.rules.orders import identity
@@ -191,6 +192,7 @@ async def test_a_void_or_undelivered_profile_has_no_code_and_looking_is_no_act(
     assert not [act for act in await acts(service, "profile.view_code") if act.tenant_id == dealer.tenant_id]
 
 
+@pytest.mark.one_server("transactions of two nodes have no number in common")
 async def test_an_operator_cancels_a_profile_and_stands_in_the_audit_log_by_the_same_transaction(
     service: Service, dealer: ApiClient, admin: Browser
 ):

@@ -163,7 +163,7 @@ async def test_refunds_and_top_ups_are_told_of_once_they_wait_for_long(quiet: Se
     async with quiet.client(await quiet.tenant(balance="10", qps=0)) as client, signed_in(quiet) as admin:
         await client.post("/account/topup", {"amount": "250", "transactionId": "top-1"})
         assert "All clear." in await incidents(admin)
-        await run(quiet, "UPDATE topup SET created_at = created_at - interval '2 days'")
+        await run(quiet, "UPDATE topup SET created_at = $1", clock.now() - timedelta(days=2))
         said = await incidents(admin)
         assert "1 top-up has waited for approval since 20" in said and "250.00 USD. Review" in said
         async with signed_in(quiet, "support") as one:

@@ -193,7 +193,7 @@ async def dealer_prices_below(connection: Connection, package: Package, cost: in
     """Active dealers that pay less for a package than it costs, those that pay least first."""
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name, t.markup_basis_points, p.price FROM tenant t JOIN wallet w USING (tenant_id)"
-        " LEFT JOIN price p ON p.tenant_id = t.tenant_id AND p.package_code = $1"
+        " LEFT JOIN price p ON p.tenant_id = w.tenant_id AND p.package_code = $1"
         " WHERE t.status = 'ACTIVE' AND w.currency = $2 AND (p.package_code IS NULL OR p.price < $3)",
         package.package_code,
         package.currency,

@@ -126,9 +126,9 @@ async def remove(connection: Connection, code: str) -> None:
 async def use_of(connection: Connection, code: str) -> str | None:
     """What stands in the way of its removal; None: nothing was ever bought or planned there."""
     [row] = await connection.fetch(
-        "SELECT EXISTS (SELECT FROM purchase WHERE supplier = $1)"
-        "  OR EXISTS (SELECT FROM order_item WHERE supplier = $1 AND due_at IS NOT NULL) AS purchases,"
-        " EXISTS (SELECT FROM iccid_range WHERE supplier = $1) AS iccids,"
+        "SELECT EXISTS (SELECT 1 FROM purchase WHERE supplier = $1)"
+        "  OR EXISTS (SELECT 1 FROM order_item WHERE supplier = $1 AND due_at IS NOT NULL) AS purchases,"
+        " EXISTS (SELECT 1 FROM iccid_range WHERE supplier = $1) AS iccids,"
         " (SELECT min(package_code) FROM route WHERE supplier = $1) AS routed,"
         " (SELECT min(package_code) FROM package WHERE document ->> 'supplier' = $1"
         "  OR document ->> 'fallback' = $1) AS sold",
