@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from dealer_server.console import routing
+from dealer_server.db.errors import DatabaseLost
 from dealer_server.store.distribution import nodes
 from support.api_client import ApiClient, Service, running_service
 from support.browser import Browser, signed_in
@@ -46,7 +47,11 @@ async def dealers(machine: ClusterMachine, service: Service) -> AsyncIterator[di
     async with AsyncExitStack() as clients:
         found: dict[int, ApiClient] = {}
         while len(found) < 2:
-            created = await service.tenant(balance="1000000", qps=0)
+            try:
+                created = await service.tenant(balance="1000000", qps=0)
+            except DatabaseLost:  # the coordinator holds connections to a node that was killed before
+                await asyncio.sleep(0.1)
+                continue
             node = await machine.node_of(int(created.tenant_id))
             if node not in found:
                 found[node] = await clients.enter_async_context(service.client(created))
