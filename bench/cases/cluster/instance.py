@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import asyncpg
+
 from bench.support import processes
 from bench.support.instance import Instance, filled, pid
 from dealer_server.dev import cluster
@@ -21,6 +23,17 @@ class ClusterInstance(Instance):
 
     def stop(self) -> None:
         self._cluster.stop()
+
+    def checkpoint(self) -> None:
+        """On each node, with what autovacuum does there within a minute: plans of nodes are made by statistics."""
+        asyncio.run(self._checkpoint())
+
+    async def _checkpoint(self) -> None:
+        for node in self._cluster.nodes:
+            connection = await asyncpg.connect(node.dsn)
+            await connection.execute("ANALYZE")
+            await connection.execute("CHECKPOINT")
+            await connection.close()
 
     def database_cpu_seconds(self) -> dict[str, float]:
         names = ("coordinator", *(f"node{number}" for number, _ in enumerate(self._cluster.workers, 1)))

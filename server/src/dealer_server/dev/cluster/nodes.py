@@ -24,6 +24,7 @@ SETTINGS = {
     "max_worker_processes": "64",
     "max_wal_senders": "32",
     "max_replication_slots": "32",
+    "autovacuum_naptime": "5s",
     "citus.node_connection_timeout": "10s",
     "citus.recover_2pc_interval": "2s",
     "citus.enable_statistics_collection": "off",

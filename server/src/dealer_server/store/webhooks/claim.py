@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.arrays import batch
-from dealer_server.db.by_tenant import OF_ALL
+from dealer_server.db.by_tenant import OF_ALL, of_all
 from dealer_server.db.distributed import is_distributed
 from dealer_server.db.rows import columns_of, fields_of
 from dealer_server.db.session import Session
@@ -135,6 +135,7 @@ FROM webhook_endpoint endpoint JOIN (
         bool_or(state = 'READY' AND trigger = 'RESEND') AS resent
     FROM webhook_delivery WHERE {OF_ALL} tenant_id = ANY($1::bigint[]) AND {UNFINISHED} GROUP BY tenant_id
 ) unfinished ON unfinished.tenant_id = endpoint.tenant_id
+WHERE {of_all("endpoint")} endpoint.tenant_id = ANY($1::bigint[])
 """
 _SIGNERS = f"""
 SELECT DISTINCT ON (tenant_id) {columns_of(Signer)} FROM credential WHERE tenant_id = ANY($1::bigint[])
