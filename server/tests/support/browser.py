@@ -52,6 +52,14 @@ class Browser:
             path, {"csrf": await self.csrf(), "once": secrets.token_hex(16), **(fields or {})}, files
         )
 
+    async def refused(
+        self, path: str, fields: Mapping[str, str] | None = None, files: Mapping[str, bytes] | None = None
+    ) -> httpx2.Response:
+        """The page that a refused form leads to: it shows the form again, and says why."""
+        answer = await self.post(path, fields, files)
+        assert answer.status_code == 303, f"{path}: {answer.status_code}"
+        return await self.get(answer.headers["location"])
+
     async def csrf(self) -> str:
         found = _CSRF.search((await self.get("/console/account")).text)
         assert found, "not signed in"

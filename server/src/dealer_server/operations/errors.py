@@ -1,5 +1,8 @@
 """What an operator is told when a command cannot be carried out."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 MAX_REASON_LENGTH = 500  # characters
 
 
@@ -10,6 +13,15 @@ class OperatorError(Exception):
     def __init__(self, message: str, field: str = ""):
         super().__init__(message)
         self.field = field
+
+
+@contextmanager
+def renamed(**fields: str) -> Iterator[None]:
+    """Errors of these fields name them as a form does that has other names for them."""
+    try:
+        yield
+    except OperatorError as why:
+        raise OperatorError(str(why), fields.get(why.field, why.field)) from None
 
 
 def require_reason(reason: str, message: str = "") -> None:

@@ -160,8 +160,8 @@ async def test_the_rules_of_passwords_hold(
     "address", ["ann", "two words", "a@b", "<b>@x.com", "ann@example.com\nBcc: x@y.z", "x" * 95 + "@a.com"]
 )
 async def test_what_is_no_mail_address_is_refused(service: Service, admin: Browser, address: str) -> None:
-    refused = await admin.post("/console/users", {"name": address, "role": "support", "tenant": ""})
-    assert refused.status_code == 400 and "mail address" in said(refused)
+    refused = await admin.refused("/console/users", {"name": address, "role": "support", "tenant": ""})
+    assert "mail address" in said(refused) and 'id="field-name-error"' in refused.text
     assert not await rows(service, "SELECT 1 FROM invitation WHERE address = $1", address)
 
 
@@ -173,8 +173,8 @@ async def test_who_is_invited_or_inside_is_not_invited_again(service: Service, a
         (address.upper().replace("EXAMPLE.COM", "example.com"), "invited already"),
         (inside, "already"),
     ):
-        refused = await admin.post("/console/users", {"name": name, "role": "support", "tenant": ""})
-        assert refused.status_code == 400 and words in said(refused)
+        refused = await admin.refused("/console/users", {"name": name, "role": "support", "tenant": ""})
+        assert words in said(refused)
 
 
 async def test_a_dealers_admin_invites_colleagues_and_touches_no_others(service: Service, admin: Browser) -> None:
@@ -187,8 +187,7 @@ async def test_a_dealers_admin_invites_colleagues_and_touches_no_others(service:
         for act in ("withdraw", "resend"):
             await other.post(f"{place}/{act}")
             assert said(await other.get("/console/users")) == "there is no such invitation"
-        refused = await one.post("/console/users", {"name": address_of(), "role": "support"})
-        assert refused.status_code == 400 and "support" in said(refused)
+        assert "support" in said(await one.refused("/console/users", {"name": address_of(), "role": "support"}))
         async with browser(service) as new:
             assert (await new.send(link, PASSWORD)).status_code == 303
             assert (await new.get("/console/credentials")).status_code == 200
@@ -209,10 +208,10 @@ async def test_nobody_comes_in_for_a_disabled_dealer(service: Service, visitor: 
 
 async def test_nobody_sends_more_than_a_few_at_once(service: Service) -> None:
     async with signed_in(service) as one:
-        answers = [
-            await one.post("/console/users", {"name": address_of(), "role": "support", "tenant": ""}) for _ in range(21)
-        ]
-    assert [answer.status_code for answer in answers] == [*[303] * 20, 400] and "Too many" in said(answers[-1])
+        for _ in range(20):
+            await one.post("/console/users", {"name": address_of(), "role": "support", "tenant": ""})
+        refused = await one.refused("/console/users", {"name": address_of(), "role": "support", "tenant": ""})
+        assert "Too many" in said(refused)
 
 
 async def test_another_site_sends_no_password(admin: Browser, visitor: Browser) -> None:

@@ -71,7 +71,7 @@ async def test_an_esim_is_used_up_recharged_and_used_again(
         await expect(plans).to_have_count(len(texts))
         assert await barriers(page) == []
 
-    await shows("Queued")
+    await shows("Not started")
     for step in ("DOWNLOAD", "INSTALL", "ENABLE", "START"):
         await moves(step)
     await told(receiver, order_no, "PLAN_USE_STARTED")

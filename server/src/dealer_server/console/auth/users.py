@@ -6,8 +6,8 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import ADMINS
-from dealer_server.console.shared.request_context import Answer, Html, Redirect, RequestContext
-from dealer_server.operations.errors import OperatorError
+from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
+from dealer_server.operations.errors import OperatorError, renamed
 from dealer_server.operations.users import accounts, invitations
 from dealer_server.operations.users.accounts import DEALER_ROLES, OPERATOR_ROLES, IssuedLink, IssuedPassword, Issuer
 from dealer_server.operations.users.attempts import TooManyTries
@@ -21,26 +21,47 @@ COLUMNS = ("name", "role", "-signedIn")
 
 @page(USERS, ADMINS, TEMPLATE, MenuEntry("Users", "users", 150))
 async def users(context: RequestContext) -> Html:
-    """Also shows a link or a password that was just issued, once."""
+    """Also shows a link or a password that was just issued, once. An operator may choose one dealer, to which a new
+    user then belongs too."""
     parts = context.parts
     issued = await accounts.take_issued(parts.database, parts.data_keys, context.session, context.now)
-    return await _users(context, issued=issued)
+    is_operator = context.user.tenant_id is None
+    before, order = params.number(context.query, "before"), params.order(context, USERS, COLUMNS)
+    async with context.parts.database.connection() as connection:
+        dealer = await choice.dealer(connection, context.query.get("dealer"))
+        tenant_id = dealer.tenant_id if is_operator else context.user.tenant_id
+        rows = await console_user.listed(
+            connection, tenant_id, before, PAGE_SIZE + 1, order.key, descending=order.descending
+        )
+    following = rows[PAGE_SIZE - 1].user_id if len(rows) > PAGE_SIZE else None
+    return Html(
+        users=rows[:PAGE_SIZE],
+        pages=params.pager(context, USERS, following, shown=min(len(rows), PAGE_SIZE), word="user"),
+        order=order,
+        invited=await invitations.list_waiting(context.parts.database, tenant_id),
+        now=context.now,
+        issued=issued if isinstance(issued, IssuedPassword) else None,
+        link=issued if isinstance(issued, IssuedLink) else None,
+        operator=is_operator,
+        dealer=dealer,
+        operator_roles=OPERATOR_ROLES,
+        dealer_roles=DEALER_ROLES,
+    )
 
 
-@action(USERS, ADMINS, TEMPLATE)
-async def invite(context: RequestContext) -> Answer:
+@action(USERS, ADMINS)
+async def invite(context: RequestContext) -> Redirect:
     """The link is shown once, on the page that comes next, and mailed where mails are sent."""
     parts, form = context.parts, context.form
+    tenant_id = await _tenant_of_new_user(context)
+    address, role = form.get("name", "").strip(), form.get("role", "")
     try:
-        tenant_id = await _tenant_of_new_user(context)
-        address, role = form.get("name", "").strip(), form.get("role", "")
-        invited = await invitations.invite(
-            parts.database, tenant_id, address, role, context.author, context.now, _issuer(context)
-        )
-    except OperatorError as why:
-        return await _users(context, error=str(why))
+        with renamed(address="name"):
+            invited = await invitations.invite(
+                parts.database, tenant_id, address, role, context.author, context.now, _issuer(context)
+            )
     except TooManyTries as many:
-        return await _users(context, error=sign_in.wait(many.seconds))
+        raise OperatorError(sign_in.wait(many.seconds)) from None
     return await send_link(context, invited, USERS)
 
 
@@ -109,40 +130,11 @@ async def _show_issued(context: RequestContext, issued: IssuedPassword) -> Redir
     return Redirect(USERS)
 
 
-async def _users(
-    context: RequestContext, *, issued: IssuedPassword | IssuedLink | None = None, error: str = ""
-) -> Html:
-    """An operator may choose one dealer, to which a new user then belongs too."""
-    is_operator = context.user.tenant_id is None
-    before, order = params.number(context.query, "before"), params.order(context, USERS, COLUMNS)
-    async with context.parts.database.connection() as connection:
-        dealer = await choice.dealer(connection, context.query.get("dealer") or context.form.get("tenant"))
-        tenant_id = dealer.tenant_id if is_operator else context.user.tenant_id
-        rows = await console_user.listed(
-            connection, tenant_id, before, PAGE_SIZE + 1, order.key, descending=order.descending
-        )
-    following = rows[PAGE_SIZE - 1].user_id if len(rows) > PAGE_SIZE else None
-    return Html(
-        400 if error else 200,
-        users=rows[:PAGE_SIZE],
-        pages=params.pager(context, USERS, following, shown=min(len(rows), PAGE_SIZE), word="user"),
-        order=order,
-        invited=await invitations.list_waiting(context.parts.database, tenant_id),
-        now=context.now,
-        issued=issued if isinstance(issued, IssuedPassword) else None,
-        link=issued if isinstance(issued, IssuedLink) else None,
-        error=error,
-        operator=is_operator,
-        dealer=dealer,
-        operator_roles=OPERATOR_ROLES,
-        dealer_roles=DEALER_ROLES,
-    )
-
-
 async def _tenant_of_new_user(context: RequestContext) -> int | None:
     """A dealer's admin invites users of that dealer, whatever the form says. Raises OperatorError."""
     if context.user.tenant_id is not None:
         return context.user.tenant_id
     async with context.parts.database.connection() as connection:
         dealer = await choice.dealer(connection, context.form.get("tenant"))
-    return dealer.required if dealer.text else None
+    with renamed(dealer="tenant"):
+        return dealer.required if dealer.text else None

@@ -3,7 +3,7 @@
 from dealer_server.console.shared import brand
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
-from dealer_server.console.shared.request_context import Answer, Html, RequestContext
+from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
 from dealer_server.rules.orders.snapshot import install_page_url
 from dealer_server.store.orders import listing
 from dealer_server.store.orders.listing import ProfileFilter, Window
@@ -19,9 +19,9 @@ async def show_brand(context: RequestContext) -> Html:
     return await brand.show(context, context.tenant_id, dealer=None, newest=await _newest(context))
 
 
-@action(BRAND, DEALER_DEVELOPERS, brand.TEMPLATE)
-async def set_brand(context: RequestContext) -> Answer:
-    return await brand.save(context, context.tenant_id, BRAND, dealer=None, newest=await _newest(context))
+@action(BRAND, DEALER_DEVELOPERS)
+async def set_brand(context: RequestContext) -> Redirect:
+    return await brand.save(context, context.tenant_id, BRAND)
 
 
 async def _newest(context: RequestContext) -> str:

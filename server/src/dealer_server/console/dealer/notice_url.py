@@ -2,18 +2,21 @@
 
 from dealer_server.console.dealer.webhooks import WEBHOOKS
 from dealer_server.console.shared import params
+from dealer_server.console.shared.calls import blaming
 from dealer_server.console.shared.page import action
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
 from dealer_server.console.shared.request_context import Redirect, RequestContext
 from dealer_server.notices import url as notice_url
 from dealer_server.operations.notices import settings
+from dealer_server.rules.refusal import CallbackUrlRefused
 
 
 @action(f"{WEBHOOKS}/notice-url", DEALER_DEVELOPERS)
 async def set_url(context: RequestContext) -> Redirect:
     """Sets the notice URL, or removes it where it is empty."""
     parts, url = context.parts, params.text(context.form, "notice_url") or ""
-    await settings.set_url(parts.database, parts.callbacks, context.tenant_id, url, context.now, context.author)
+    with blaming("notice_url", CallbackUrlRefused):
+        await settings.set_url(parts.database, parts.callbacks, context.tenant_id, url, context.now, context.author)
     return Redirect(WEBHOOKS, "Notices are posted to this URL from now on." if url else "Notices are no longer posted.")
 
 

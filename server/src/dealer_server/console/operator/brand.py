@@ -5,7 +5,7 @@ from dealer_server.console.operator.dealers import DEALER, DEALERS
 from dealer_server.console.shared import brand
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS
-from dealer_server.console.shared.request_context import Answer, Html, RequestContext
+from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
 
 BRAND = f"{DEALER}/brand"
 
@@ -16,8 +16,7 @@ async def show_brand(context: RequestContext) -> Html:
     return await brand.show(context, dealer.tenant_id, dealer=dealer, newest="")
 
 
-@action(BRAND, OPERATOR_ADMINS, brand.TEMPLATE)
-async def set_brand(context: RequestContext) -> Answer:
+@action(BRAND, OPERATOR_ADMINS)
+async def set_brand(context: RequestContext) -> Redirect:
     dealer = await dealers.load(context)
-    back = f"{DEALERS}/{dealer.tenant_id}/brand"
-    return await brand.save(context, dealer.tenant_id, back, dealer=dealer, newest="")
+    return await brand.save(context, dealer.tenant_id, f"{DEALERS}/{dealer.tenant_id}/brand")

@@ -1,11 +1,9 @@
 """The form of a dealer's brand, for the dealer itself and for operators."""
 
 import base64
-from collections.abc import Mapping
 from typing import Any
 
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
-from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.tenants.brand import BrandChange, read_brand, set_brand
 from dealer_server.rules.brand import brand as rules
 from dealer_server.rules.brand import colour, logo
@@ -18,31 +16,11 @@ FIELDS = ("name", "colour", "support_email", "support_phone", "support_url")
 async def show(context: RequestContext, tenant_id: int, **fields: Any) -> Html:
     """`fields`: what the page says besides the brand."""
     brand = await read_brand(context.parts.database, tenant_id)
-    return _page(context, brand, {name: getattr(brand, name) for name in FIELDS}, "", fields)
-
-
-async def save(context: RequestContext, tenant_id: int, back: str, **fields: Any) -> Html | Redirect:
-    """Sets what was filled in; where it is refused, the form stays as it is."""
-    form = context.form
-    texts = {name: form.get(name, "") for name in FIELDS}
-    change = BrandChange(**texts, logo=context.files.get("logo") or None, no_logo="no_logo" in form)
-    try:
-        await set_brand(context.parts.database, tenant_id, change, context.author)
-    except OperatorError as why:
-        return _page(context, await read_brand(context.parts.database, tenant_id), texts, str(why), fields)
-    return Redirect(back, "The brand is saved; every install page shows it from now on")
-
-
-def _page(
-    context: RequestContext, brand: rules.Brand, values: Mapping[str, str], fault: str, fields: Mapping[str, Any]
-) -> Html:
     return Html(
-        400 if fault else 200,
         template=TEMPLATE,
         action=context.url.partition("?")[0],
         brand=brand,
-        values=values,
-        fault=fault,
+        values={name: getattr(brand, name) for name in FIELDS},
         shades=colour.shades(brand.colour or colour.NEUTRAL),
         logo=_address(brand.logo),
         max_name=rules.MAX_NAME,
@@ -51,6 +29,15 @@ def _page(
         language_count=len(LANGUAGES),
         **fields,
     )
+
+
+async def save(context: RequestContext, tenant_id: int, back: str) -> Redirect:
+    """Sets what was filled in. Raises OperatorError."""
+    form = context.form
+    texts = {name: form.get(name, "") for name in FIELDS}
+    change = BrandChange(**texts, logo=context.files.get("logo") or None, no_logo="no_logo" in form)
+    await set_brand(context.parts.database, tenant_id, change, context.author)
+    return Redirect(back, "The brand is saved; every install page shows it from now on")
 
 
 def _address(picture: logo.Logo | None) -> str:

@@ -33,7 +33,9 @@ async def plans_of(context: RequestContext, tenant_id: int, profile_id: int) -> 
         async with context.parts.database.connection() as connection:
             orders = await store_order.load(connection, keys, context.parts.data_keys)
     refunded = {order.order_no for order in orders.values() if order.order_status == "REFUNDED"}
-    return [(plan, plan_state(plan.status, refunded=plan.order_no in refunded)) for plan in plans]
+    return [
+        (plan, plan_state(plan.status, refunded=plan.order_no in refunded, first=plan.plan_no == 1)) for plan in plans
+    ]
 
 
 async def recharged_by(context: RequestContext, order: Order) -> Recharged | None:

@@ -196,8 +196,10 @@ def item_state(item: _Item) -> State:
     return State(text(word), tone(word), raw)
 
 
-def plan_state(status: str, *, refunded: bool) -> State:
-    """Of a plan. `refunded`: its order is."""
+def plan_state(status: str, *, refunded: bool, first: bool = False) -> State:
+    """Of a plan. `refunded`: its order is. `first`: the eSIM was sold with it, so that it waits for no other plan."""
+    if status == "QUEUED" and first:
+        return State(text("NOT_STARTED"), tone("NOT_STARTED"), status)
     if status == "FAILED" and refunded:
         return State("Failed, refunded", tone("REFUNDED"), status)
     return State(text(status), tone(status), status)

@@ -17,6 +17,7 @@ from dealer_server.store.tenants import brand as store
 
 T = TypeVar("T")
 Given = TypeVar("Given", str, bytes)
+_CALLED = {"support_email": "support e-mail", "support_phone": "support phone", "support_url": "support page"}
 
 
 class BrandChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,9 +57,9 @@ def _changed(before: Brand, change: BrandChange) -> Brand:
     return Brand(
         name=_parsed("name", change.name, rules.parse_name, before.name),
         colour=_parsed("colour", change.colour, rules.parse_colour, before.colour),
-        support_email=_parsed("support e-mail", change.support_email, rules.parse_email, before.support_email),
-        support_phone=_parsed("support phone", change.support_phone, rules.parse_phone, before.support_phone),
-        support_url=_parsed("support page", change.support_url, rules.parse_url, before.support_url),
+        support_email=_parsed("support_email", change.support_email, rules.parse_email, before.support_email),
+        support_phone=_parsed("support_phone", change.support_phone, rules.parse_phone, before.support_phone),
+        support_url=_parsed("support_url", change.support_url, rules.parse_url, before.support_url),
         logo=None if change.no_logo else _parsed("logo", change.logo, logo.parse, before.logo),
     )
 
@@ -68,8 +69,9 @@ def _parsed(field: str, given: Given | None, parse: Callable[[Given], T], before
     try:
         return before if given is None else parse(given)
     except ValueError as error:
-        named = f"{field} {given!r}" if isinstance(given, str) else field
-        raise OperatorError(f"{named[:200]} {error}") from None
+        called = _CALLED.get(field, field)
+        named = f"{called} {given!r}" if isinstance(given, str) else called
+        raise OperatorError(f"{named[:200]} {error}", field) from None
 
 
 def _described(brand: Brand) -> Mapping[str, object]:

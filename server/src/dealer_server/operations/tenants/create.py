@@ -54,10 +54,10 @@ async def create_within(
 ) -> Created:
     """The same, in a transaction that is open. Raises OperatorError."""
     if currency not in money.EXPONENTS:
-        raise OperatorError(f"{currency!r} is no ISO 4217 currency")
+        raise OperatorError(f"{currency!r} is no ISO 4217 currency", "currency")
     name = terms.name or ""
     if not name.strip():
-        raise OperatorError("a name is required")
+        raise OperatorError("a name is required", "name")
     app_key, secret = credentials.new_key(environment)
     tenant_id = await store.tenant.create(connection, name, DEFAULT_QPS)
     sealed = master_keys.seal(secret.encode(), credential_context(tenant_id, app_key, 1))

@@ -13,7 +13,7 @@ from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import MasterKeys
-from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.errors import OperatorError, renamed
 from dealer_server.operations.tenants import brand, create
 from dealer_server.operations.tenants.brand import BrandChange
 from dealer_server.operations.tenants.create import Created
@@ -83,10 +83,14 @@ async def rehearse(
 async def _create(
     connection: Connection, master_keys: MasterKeys, environment: str, new: NewDealer, author: str, clock: Clock
 ) -> Onboarded:
-    created = await create.create_within(connection, master_keys, environment, new.currency, new.terms, author, clock)
+    with renamed(package="prices", price="prices"):
+        created = await create.create_within(
+            connection, master_keys, environment, new.currency, new.terms, author, clock
+        )
     tenant_id = int(created.tenant_id)
     if new.brand != BrandChange():
-        await brand.set_brand_within(connection, tenant_id, new.brand, author)
+        with renamed(name="brand_name"):
+            await brand.set_brand_within(connection, tenant_id, new.brand, author)
     invited = None
     if new.invite:
         invited = await invitations.invite_within(connection, tenant_id, new.invite, new.role, author, clock())

@@ -81,7 +81,9 @@ def check(tenant_id: int | None, address: str, role: str) -> None:
     """Raises OperatorError, which names the field."""
     accounts.require_role(tenant_id, role)
     if not is_mail_address(address) or len(address) > MOST_ADDRESS_CHARACTERS:
-        raise OperatorError(f"mail address {address[:200]!r}: an address such as ann@example.com is expected")
+        raise OperatorError(
+            f"mail address {address[:200]!r}: an address such as ann@example.com is expected", "address"
+        )
 
 
 async def invite_within(
@@ -93,16 +95,16 @@ async def invite_within(
     if tenant_id is not None:
         tenants = await store.tenant.listed(connection, tenant_id)
         if not tenants:
-            raise OperatorError(f"no tenant {tenant_id}")
+            raise OperatorError(f"no tenant {tenant_id}", "tenant")
         tenant_name = tenants[0].name
     if await user_store.named(connection, address) is not None:
-        raise OperatorError(f"there is a user {address} already")
+        raise OperatorError(f"there is a user {address} already", "address")
     token, until = _new_token(), now + LIFETIME
     invitation_id = await invitations.create(
         connection, tenant_id, address, role, sessions.token_hash(token), author, now, until
     )
     if invitation_id is None:
-        raise OperatorError(f"{address} is invited already: resend the invitation, or withdraw it")
+        raise OperatorError(f"{address} is invited already: resend the invitation, or withdraw it", "address")
     await record_act(connection, author, "user.invite", tenant_id, {"user": address, "role": role})
     return Invited(invitation_id, tenant_id, tenant_name, address, role, token, until)
 

@@ -14,7 +14,7 @@ from dealer_server.console.operator.dealers import DEALER, DEALERS
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS
-from dealer_server.console.shared.request_context import Answer, Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.tenants import onboard
 from dealer_server.operations.tenants.brand import BrandChange
@@ -60,13 +60,11 @@ async def begin(context: RequestContext) -> Html:
     return _shown(NEW, STEPS[0], DEFAULTS)
 
 
-@action(NEW, OPERATOR_ADMINS, TEMPLATE)
-async def first(context: RequestContext) -> Answer:
+@action(NEW, OPERATOR_ADMINS)
+async def first(context: RequestContext) -> Redirect:
+    """Raises OperatorError."""
     fields = DEFAULTS | _filled_in(STEPS[0], context.form)
-    try:
-        await _rehearse(context, fields, 0)
-    except OperatorError as why:
-        return _shown(NEW, STEPS[0], fields, str(why))
+    await _rehearse(context, fields, 0)
     draft_id = await onboard.keep_draft(context.parts.database, None, fields, context.author, context.now)
     return Redirect(_address(draft_id, 1))
 
@@ -74,23 +72,21 @@ async def first(context: RequestContext) -> Answer:
 @page(STEP, OPERATOR_ADMINS, TEMPLATE)
 async def show(context: RequestContext) -> Html:
     draft, at = await _draft(context)
-    return _shown(_address(draft.draft_id, at), STEPS[at], draft.fields, draft=draft)
+    return _shown(_address(draft.draft_id, at), STEPS[at], draft.fields, draft)
 
 
-@action(STEP, OPERATOR_ADMINS, TEMPLATE)
-async def save(context: RequestContext) -> Answer:
-    """Keeps what was filled in, right or wrong; goes on where it is right. The last step creates the dealer."""
+@action(STEP, OPERATOR_ADMINS)
+async def save(context: RequestContext) -> Redirect:
+    """Keeps what was filled in, right or wrong; goes on where it is right. The last step creates the dealer. Raises
+    OperatorError."""
     draft, at = await _draft(context)
     fields = {**draft.fields, **_filled_in(STEPS[at], context.form)}
     await onboard.keep_draft(context.parts.database, draft.draft_id, fields, context.author, context.now)
     if context.form.get("go") == "back":
         return Redirect(_address(draft.draft_id, max(at - 1, 0)))
-    try:
-        if STEPS[at].name == "review":
-            return await _create(context, draft._replace(fields=fields))
-        await _rehearse(context, fields, at)
-    except OperatorError as why:
-        return _shown(_address(draft.draft_id, at), STEPS[at], fields, str(why), draft)
+    if STEPS[at].name == "review":
+        return await _create(context, draft._replace(fields=fields))
+    await _rehearse(context, fields, at)
     return Redirect(_address(draft.draft_id, at + 1))
 
 
@@ -171,15 +167,18 @@ def _prices(text: str) -> dict[str, str]:
             continue
         if len(words) != 2:
             raise OperatorError(
-                f"custom prices, line {number}: a package code and a price are expected, such as TEST-OK 1.80"
+                f"custom prices, line {number}: a package code and a price are expected, such as TEST-OK 1.80",
+                "prices",
             )
         if words[0] in prices:
-            raise OperatorError(f"custom prices, line {number}: {words[0]!r} stands there twice")
+            raise OperatorError(f"custom prices, line {number}: {words[0]!r} stands there twice", "prices")
         prices[words[0]] = words[1]
     if len(prices) > MOST_PRICES:
-        raise OperatorError(f"custom prices: at most {MOST_PRICES} can be set here; the others on the dealer's page")
+        raise OperatorError(
+            f"custom prices: at most {MOST_PRICES} can be set here; the others on the dealer's page", "prices"
+        )
     if "list" in prices.values():
-        raise OperatorError("custom prices: leave a package out for the price of the list")
+        raise OperatorError("custom prices: leave a package out for the price of the list", "prices")
     return prices
 
 
@@ -199,15 +198,13 @@ def _address(draft_id: int, at: int) -> str:
     return STEP.format(draft_id=draft_id, step=STEPS[at].name)
 
 
-def _shown(address: str, step: Step, fields: Mapping[str, str], fault: str = "", draft: Draft | None = None) -> Html:
+def _shown(address: str, step: Step, fields: Mapping[str, str], draft: Draft | None = None) -> Html:
     return Html(
-        400 if fault else 200,
         action=address,
         step=step,
         steps=STEPS,
         at=NAMES.index(step.name),
         values={**dict.fromkeys((name for one in STEPS for name in one.fields), ""), **fields},
-        fault=f"{fault[:1].upper()}{fault[1:]}",
         draft_id=draft.draft_id if draft else None,
         currencies=CURRENCIES,
         roles=DEALER_ROLES,
