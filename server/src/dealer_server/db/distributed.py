@@ -116,7 +116,9 @@ class DistributedSession(Session):
     distributed = True
 
     def __init__(self, dsn: str, settings: Mapping[str, str]):
-        super().__init__(dsn, {**settings, **SETTINGS, **_PLANS})
+        # A commit in two phases that the coordinator forgets would stay at the nodes alone.
+        lasting = {name: value for name, value in settings.items() if name != "synchronous_commit"}
+        super().__init__(dsn, {**lasting, **SETTINGS, **_PLANS})
 
     def _lost(self, error: BaseException) -> None:
         """The coordinator says that a node is away: its own connection stays, for the dealers of other nodes."""

@@ -12,7 +12,9 @@ from dealer_server.operations.reports.fold import fold_dealer, rebuild
 from dealer_server.operations.suppliers.configure import set_route
 from dealer_server.operations.topups.review import approve_topup
 from dealer_server.operations.wallets.adjust import adjust_balance
+from dealer_server.store.reports import fold
 from support.api_client import ApiClient, Service, running_service
+from support.faults.postgres_machine import until
 from support.money.recharges import over, recharge, recharged
 from support.money.refunds import bought, named, profiles, refund, settled
 from support.patience import PATIENCE
@@ -175,3 +177,32 @@ async def test_a_worker_adds_what_is_there_by_itself(database_url: str):
     async with running_service(database_url) as service, asyncio.timeout(PATIENCE):
         while await sums(service.database, dealer.tenant_id) != wanted:
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.skipif("not config.getoption('--cluster')", reason="one server shows a cursor with the sums it counts")
+async def test_a_cursor_that_moves_after_it_was_read_adds_nothing_twice(service: Service, dealer: ApiClient):
+    """As after a crash of the coordinator, when a node has yet to finish what it has prepared."""
+    await bought(dealer)
+    early, late = service.database.session(), service.database.session()
+
+    async def waits() -> bool:
+        async with service.database.connection() as connection:
+            return await connection.fetchval(
+                "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted) OR EXISTS (SELECT 1 FROM citus_lock_waits)"
+            )
+
+    async def again() -> int:
+        async with late.transaction():
+            return await fold.add_entries(late, 100, int(dealer.tenant_id))
+
+    try:
+        async with early.transaction():
+            assert await fold.add_entries(early, 100, int(dealer.tenant_id)) == 2
+            second = asyncio.create_task(again())
+            await until(waits)
+        assert await second == 0
+    finally:
+        await early.close()
+        await late.close()
+    await folded(service.database)
+    assert await service.audit() == []

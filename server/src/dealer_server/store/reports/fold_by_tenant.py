@@ -41,9 +41,11 @@ SELECT w.tenant_id, coalesce(c.version, 0) AS after, w.version AS upto
 FROM wallet w LEFT JOIN report_cursor c ON c.tenant_id = w.tenant_id
 WHERE {of_all("w")} w.version > coalesce(c.version, 0) AND ($1::bigint IS NULL OR w.tenant_id = $1) ORDER BY 1 LIMIT $2
 """
+# Only from where it was read: after a crash of the coordinator a node finishes what it has prepared a little later, so
+# that a reader may still see the cursor before it.
 _ADVANCE = """
-INSERT INTO report_cursor (tenant_id, version) VALUES ($1, $2)
-ON CONFLICT (tenant_id) DO UPDATE SET version = excluded.version
+INSERT INTO report_cursor AS c (tenant_id, version) VALUES ($1, $2)
+ON CONFLICT (tenant_id) DO UPDATE SET version = excluded.version WHERE c.version = $3 RETURNING 1
 """
 # $1: the dealer; its entries after $2 up to $3. An order has a line 0, which stands for its entry.
 _ENTRY = """
@@ -102,13 +104,14 @@ async def add_entries(session: Session, limit: int, tenant_id: int | None) -> in
     added = 0
     for row in await fetch_all(session, _BEHIND, tenant_id, DEALERS_AT_ONCE):
         dealer, after, upto = row["tenant_id"], row["after"], min(row["upto"], row["after"] + limit)
+        if not await session.fetch(_ADVANCE, dealer, upto, after):
+            continue
         changed = await session.fetch(_CHANGED, dealer, after, upto)
         moved = await session.fetch(_MOVED, dealer, after, upto)
         await _add_sums(session, dealer, {tuple(r[n] for n in _KEY): [r[n] for n in _SUMS] for r in changed})
         if moved:
             columns = [[r[name] for r in moved] for name in ("day", "kind", "entries", "amount")]
             await session.fetch(_ADD_WALLET, dealer, *columns)
-        await session.fetch(_ADVANCE, dealer, upto)
         added += upto - after
         if added >= limit:
             break
