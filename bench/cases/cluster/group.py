@@ -34,6 +34,11 @@ def run(bench: Bench) -> None:
 
 
 def _measure(bench: Bench, instance: Instance, name: str, where: str, key: str) -> None:
+    """Lives first: the other orders are left to be fulfilled, as no worker runs beside them."""
+    for dealers in (1, _DEALERS_OF_LIFE):
+        whose, count = life.of(dealers)
+        reading, _ = life.burst(instance, name, dealers, life.BURST_SECONDS)
+        _note(bench, f"cluster.{key}.life.{count}", f"order → both webhooks, {whose}, {where}", reading)
     replay = Replay(instance, bench.options.seconds)
     loads = {"hot": ("order, one dealer", [instance.hot]), "all": (f"order, {DEALERS} dealers", instance.dealers)}
     with instance.serve(name) as served:
@@ -41,10 +46,6 @@ def _measure(bench: Bench, instance: Instance, name: str, where: str, key: str) 
             load = Load(key, title, _CONNECTIONS[which], lambda dealers=dealers: calls.orders(dealers), writes=True)
             _note(bench, f"cluster.{key}.{which}", f"{title}, {where}", replay.run(load, target_of(served)))
     replay.close()
-    for dealers in (1, _DEALERS_OF_LIFE):
-        whose, count = life.of(dealers)
-        reading, _ = life.burst(instance, name, dealers, life.BURST_SECONDS)
-        _note(bench, f"cluster.{key}.life.{count}", f"order → both webhooks, {whose}, {where}", reading)
 
 
 def _note(bench: Bench, key: str, title: str, reading: Reading) -> None:
