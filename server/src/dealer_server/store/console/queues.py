@@ -85,11 +85,11 @@ def _waiting(connection: Connection, queue: Queue) -> str:
 
 
 async def count(connection: Connection, queue: Queue) -> int:
-    """How many wait for an operator; COUNTED or more where there are that many or more."""
+    """How many wait for an operator; COUNTED where there are that many or more. None of a node that is away."""
     rows = await fetch_all(
         connection, f"SELECT count(*) AS waiting FROM (SELECT 1 FROM {_waiting(connection, queue)} LIMIT {COUNTED}) w"
     )
-    return sum([row["waiting"] for row in rows])
+    return min(sum([row["waiting"] for row in rows]), COUNTED)
 
 
 async def topups(

@@ -125,6 +125,7 @@ async def remove(connection: Connection, code: str) -> None:
 
 async def use_of(connection: Connection, code: str) -> str | None:
     """What stands in the way of its removal; None: nothing was ever bought or planned there."""
+    # SELECT 1: Citus does not carry rows without columns from node to node.
     [row] = await connection.fetch(
         "SELECT EXISTS (SELECT 1 FROM purchase WHERE supplier = $1)"
         "  OR EXISTS (SELECT 1 FROM order_item WHERE supplier = $1 AND due_at IS NOT NULL) AS purchases,"

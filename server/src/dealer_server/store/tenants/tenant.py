@@ -198,14 +198,13 @@ async def set_price(connection: Connection, tenant_id: int, package_code: str, p
 
 async def remove_price(connection: Connection, tenant_id: int, package_code: str) -> bool:
     """Removes a dealer's own price; False if there was none. Prices that follow the markup count as changed from now
-    on, since nothing else tells dealers who mirror the catalogue of the removal."""
-    async with connection.transaction():
-        done = await connection.execute(
-            "DELETE FROM price WHERE tenant_id = $1 AND package_code = $2", tenant_id, package_code
-        )
-        if done != "DELETE 1":
-            return False
-        await connection.execute("UPDATE tenant SET markup_updated_at = now() WHERE tenant_id = $1", tenant_id)
+    on, since nothing else tells dealers who mirror the catalogue of the removal. Call it inside a transaction."""
+    done = await connection.execute(
+        "DELETE FROM price WHERE tenant_id = $1 AND package_code = $2", tenant_id, package_code
+    )
+    if done != "DELETE 1":
+        return False
+    await connection.execute("UPDATE tenant SET markup_updated_at = now() WHERE tenant_id = $1", tenant_id)
     return True
 
 
