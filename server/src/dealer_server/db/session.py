@@ -12,14 +12,17 @@ from dealer_server.db.connection import KEEPALIVE_SETTINGS, connect
 from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, LockTimeout, database_full
 
 PLANS_LIVE_SECONDS = 10.0
+PLANS_USES = 50  # before they are discarded for the first time in a busy session
+PLANS_USES_GROWTH = 4
 LOCK_MS, IDLE_IN_TRANSACTION_MS = 2_000, 10_000
 SHARED_LOCK_TIMEOUT = "250ms"  # for a session on which the calls of all dealers of a process wait
 
 
 class Session:
     """One connection for frequent statements, each of which is prepared once. Plans are discarded every ten seconds: a
-    plan made while a table was nearly empty would scan it for ever. A lost connection is replaced by a new one.
-    `distributed`: the tables are distributed by tenant (db/distributed.py)."""
+    plan made while a table was nearly empty would scan it for ever. They are discarded sooner where they are used more
+    than four times as often as those before: after a rest orders come, and such a table grows. A lost connection is
+    replaced by a new one. `distributed`: the tables are distributed by tenant (db/distributed.py)."""
 
     distributed = False
 
@@ -29,6 +32,7 @@ class Session:
         self._connection: asyncpg.Connection | None = None
         self._prepared: dict[str, Any] = {}
         self._plans_from = 0.0
+        self._plans_uses, self._plans_bound = 0, PLANS_USES
         self._in_transaction = False
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
@@ -97,7 +101,7 @@ class Session:
             self._in_transaction = False
 
     async def open(self) -> asyncpg.Connection:
-        """The connection, opened if there is none, with plans not older than PLANS_LIVE_SECONDS. Raises DatabaseLost.
+        """The connection, opened if there is none, with plans that are not old. Raises DatabaseLost.
 
         Inside a transaction a lost connection is not replaced: the rest of the transaction would run on its own.
         """
@@ -107,15 +111,24 @@ class Session:
                 raise DatabaseLost(sent=False)
             self._connection = await self._connect()
             self._prepared = {}
-            self._plans_from = now
-        elif now - self._plans_from > PLANS_LIVE_SECONDS and not self._connection.is_in_transaction():
-            self._plans_from = now
+            self._renew_plans(now)
+        elif self._plans_are_old(now) and not self._connection.is_in_transaction():
+            self._renew_plans(now)
             try:
                 await self._connection.execute("DISCARD PLANS")
             except UNREACHABLE:
                 self.drop()
                 return await self.open()
         return self._connection
+
+    def _plans_are_old(self, now: float) -> bool:
+        self._plans_uses += 1
+        return self._plans_uses > self._plans_bound or now - self._plans_from > PLANS_LIVE_SECONDS
+
+    def _renew_plans(self, now: float) -> None:
+        self._plans_from = now
+        self._plans_bound = max(PLANS_USES, PLANS_USES_GROWTH * self._plans_uses)
+        self._plans_uses = 0
 
     def drop(self) -> None:
         """Discards a lost connection; the next statement opens another."""
