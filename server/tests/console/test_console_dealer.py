@@ -18,7 +18,9 @@ import httpx2
 import pytest
 
 from dealer_server import clock
+from dealer_server.api.result_codes import RESULT_CODES
 from dealer_server.console import routing
+from dealer_server.console.shared import api_log
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.operations.tenants.credentials import view_secret
 from dealer_server.operations.users import accounts
@@ -184,6 +186,7 @@ async def test_orders_are_listed_found_and_shown(people: People, dealer: ApiClie
     developer = people["developer"]
     text = await developer.get("/console/orders")
     assert order["orderNo"] in text and theirs["orderNo"] not in text
+    assert order["items"][0]["packageCode"] in text and order["transactionId"] in text
     [profile] = profiles_of(order)
     for sought, found in (
         (order["orderNo"], f"/console/orders/{order['orderNo']}"),
@@ -363,6 +366,18 @@ async def test_a_topup_is_asked_for_once_however_often_its_form_is_sent(
     assert (await dealer.post("/account/balance")).data["balance"] == "1000.00"
 
 
+async def test_the_wallet_says_what_waits_what_was_bought_and_when_a_low_balance_is_told(
+    people: People, dealer: ApiClient
+):
+    order, finance = await bought(dealer, quantity=2), people["finance"]
+    text = await finance.get("/console/wallet")
+    assert f'{order["orderNo"]}</a><div class="text-secondary small">TEST-OK × 2</div>' in text
+    assert "Waiting" not in text and "25 % and 10 %" in text and ">Balance</div>" not in text
+    await dealer.post("/account/topup", {"transactionId": "console-waiting", "amount": "75"})
+    text = await finance.post("/console/wallet/threshold", {"threshold": "50"})
+    assert 'Waiting <span class="money">75.00<' in text and "of the balance after" not in text.partition("<dialog")[0]
+
+
 async def test_a_topup_that_waits_is_withdrawn_and_who_did_is_written_down(
     service: Service, people: People, dealer: ApiClient
 ):
@@ -373,7 +388,7 @@ async def test_a_topup_that_waits_is_withdrawn_and_who_did_is_written_down(
     assert path not in await people["developer"].get("/console/wallet")
     await people["developer"].post(path, status=403)
     for _ in range(2):
-        assert f"{topup_no} is withdrawn" in await people["finance"].post(path)
+        assert f"{topup_no} is cancelled" in await people["finance"].post(path)
     text = await people["finance"].get("/console/wallet/topups")
     assert "CANCELLED" in text and path not in text
     async with service.database.connection() as connection:
@@ -440,7 +455,7 @@ async def test_a_reset_leaves_the_old_secret_a_day(people: People, dealer: ApiCl
     async with asyncio.timeout(PATIENCE):
         while (await dealer.post("/health")).code != "000000":  # the API looks for changes a few times a second
             await asyncio.sleep(0.05)
-    assert "previous valid until" in await people["admin"].get("/console/credentials")
+    assert "previous AppSecret valid until" in await people["admin"].get("/console/credentials")
 
 
 async def test_another_dealers_credential_is_not_there(people: People, stranger: ApiClient):
@@ -543,6 +558,16 @@ async def test_a_delivery_shows_its_attempts_and_is_sent_again(people: People, d
     await people["finance"].get(found[1], 403)
 
 
+async def test_what_was_not_needed_is_listed_where_it_is_asked_for(people: People, dealer: ApiClient):
+    developer, order = people["developer"], await bought(dealer)
+    row = f'<a class="mono" href="/console/orders/{order["orderNo"]}"'
+    text = await until(developer, "/console/webhooks?status=SKIPPED", row)
+    assert "Not needed" in text
+    text = await developer.get("/console/webhooks")
+    assert row not in text and "Without a callback URL nothing is sent" in text
+    assert row in await developer.get(f"/console/webhooks?order={order['orderNo']}"), "all of one order"
+
+
 async def test_what_failed_is_sent_again_at_once(
     service: Service, people: People, dealer: ApiClient, receiver: Receiver
 ):
@@ -552,7 +577,7 @@ async def test_what_failed_is_sent_again_at_once(
     order_no = await failed_for_good(service, dealer, receiver)
     text = await developer.get("/console/webhooks?status=FAILED")
     count = re.search(r"Resend (\d) failed", text)
-    assert count and "None left" in text
+    assert count and "HTTP 500" in text and " ms</span>" in text, "what the endpoint said last"
     found = re.search(r'data-href="(/console/webhooks/\d+)"', text)
     assert found and "Failed after 1 attempt. Fix your endpoint, then resend." in await developer.get(found[1])
     receiver.answers = [200]
@@ -587,6 +612,10 @@ async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_
     await people["finance"].get(found[1], 403)
 
 
+def test_every_result_code_has_its_words():
+    assert api_log.MEANINGS.keys() == RESULT_CODES.keys() - {"000000"}
+
+
 async def test_a_usual_mistake_in_signing_is_named(people: People, dealer: ApiClient):
     sent, signed_body = b'{"orderNo": "D1"}', b'{"orderNo":"D1"}'
     await dealer.send("/open-api/v1/esim/query", sent, dealer.headers(signed_body))
@@ -594,7 +623,8 @@ async def test_a_usual_mistake_in_signing_is_named(people: People, dealer: ApiCl
     found = re.search(r'data-href="(/console/api-log/\d+)"', text)
     assert found
     text = await people["developer"].get(found[1])
-    assert "The body was serialized twice" in text and dealer.app_secret not in text
+    assert "<h1>POST /esim/query refused</h1>" in text and "Signature wrong (101003)" in text
+    assert "<strong>Likely cause: The body was serialized twice" in text and dealer.app_secret not in text
 
 
 async def test_what_strangers_send_is_shown_and_never_run(people: People, dealer: ApiClient):

@@ -66,6 +66,7 @@ _STILL = """() => {
   // On a busy machine minutes pass and calls are slow, and "11 min ago" takes more room than "just now".
   for (const one of document.querySelectorAll("time"))
     if (/^\\d+ (min|s) ago$/.test(one.textContent.trim())) one.textContent = "just now";
+  for (const one of document.querySelectorAll("time[data-moment]")) one.textContent = "12:00:00";
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     const text = texts.currentNode;

@@ -211,7 +211,8 @@ async def test_terms_are_changed_by_one_form_and_its_change_is_in_the_audit_log(
     home = f"/console/dealers/{dealer.tenant_id}"
     terms = {"name": "Renamed", "credit_limit": "25", "low_balance": "5", "qps": "7", "markup": "3"}
     page = await does(admin, f"{home}/terms", **terms, status="ACTIVE", ip_allow="203.0.113.7, 198.51.100.0/24")
-    assert "The terms are changed" in page and "1,025.00 USD" in page
+    assert "The terms are changed" in page and "Available 1,025.00 USD incl. 25.00 USD credit" in page
+    assert "1,000.00 USD credit + 25.00 USD" in await see(admin, f"/console/dealers?q={dealer.tenant_id}")
     assert "203.0.113.7" in page and "198.51.100.0/24" in page
     audit = await see(admin, f"/console/audit?dealer={dealer.tenant_id}&action=tenant.set")
     assert "Changed the terms of a dealer" in audit and "Credit limit 0.00 → 25.00" in audit
@@ -225,7 +226,7 @@ async def test_an_adjustment_has_a_reason_and_stands_in_the_statement(
 ):
     home = f"/console/dealers/{dealer.tenant_id}"
     page = await does(admin, f"{home}/adjust", direction="take", amount="12.50", reason="paid twice")
-    assert "987.50 USD" in page
+    assert "Balance 987.50 USD Revenue, 30 days 0.00 USD" in page, "all of it is available"
     assert "a reason" in await does(admin, f"{home}/adjust", direction="add", amount="1", reason=" ")
     assert "Adjust" in await see(admin, f"{home}/statement?type=ADJUST")
     rows = list(csv.DictReader(io.StringIO((await admin.get(f"{home}/statement.csv")).text)))
@@ -363,7 +364,7 @@ async def test_a_topup_is_approved_once_and_counted_in_the_menu_until_then(
     asked = {"amount": "250.00", "transactionId": secrets.token_hex(6), "payReference": "bank 42"}
     number = (await dealer.post("/account/topup", asked)).data["topupNo"]
     page = await see(admin, "/console/topups")
-    assert number in page and "bank 42" in page
+    assert number in page and "bank 42" in page and "250.00 USD 1,000.00 → 1,250.00 USD" in page
     assert "is approved and credited" in await does(admin, f"/console/topups/{number}/approve")
     assert "is APPROVED already" in await does(admin, f"/console/topups/{number}/approve")
     assert (await dealer.post("/account/balance")).data["balance"] == "1250.00"

@@ -13,6 +13,7 @@ from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
 from support.console.operator_pages import acts, does, failed_for_good, fill, park, see
+from support.money.refunds import settled
 from support.supplier_setup import hop
 from support.suppliers.purchases import PurchaseFixture, purchase_fixture
 from support.webhook_fixture import Receiver
@@ -83,6 +84,13 @@ async def test_what_failed_is_named_with_its_reason_and_made_again(market: Purch
         await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
         refused = await does(admin, f"{page_of(order_no)}/retry", line="1")
         assert f"nothing of {order_no} failed or waits" in refused
+
+
+async def test_what_failed_and_is_refunded_says_where_it_failed(service: Service, dealer: ApiClient, admin: Browser):
+    order = (await dealer.order("TEST-FAIL")).data
+    await dealer.delivered(order["orderNo"])
+    assert (await settled(dealer, order))["orderStatus"] == "REFUNDED"
+    assert "Failed at simulated. Fully refunded." in await summary(admin, order["orderNo"])
 
 
 async def test_a_purchase_nobody_knows_about_is_settled_not_retried(market: PurchaseFixture):

@@ -323,7 +323,7 @@ async def _set_up(page: Page, market: PurchaseFixture, scripts: bool) -> None:
     """By the keyboard where it matters: Enter sends the form."""
     far = market.far.settings
     await page.get_by_role("link", name="New supplier").click()
-    await page.get_by_role("link", name="Set up RT reseller API").click()
+    await page.get_by_role("link", name="RT reseller API").click()
     assert not scripts or await barriers(page) == []
     await page.locator("#field-code").fill("rt:new")
     await page.get_by_label("Base URL").fill(far.base_url)

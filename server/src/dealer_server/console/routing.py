@@ -51,10 +51,12 @@ def is_page(pages: Iterable[Page], path: str, user: User) -> bool:
     return any(page.method == "GET" and page.path == matching[0].path and page.opens_for(user) for page in matching)
 
 
-async def menu(pages: Iterable[Page], context: RequestContext) -> list[MenuLine]:
+async def menu(pages: Sequence[Page], context: RequestContext) -> list[MenuLine]:
     """What this user's menu shows. The entry furthest down the path is the current one."""
     entries = [(page.menu, page.path) for page in pages if page.menu and page.opens_for(context.user)]
-    current = max((path for _, path in entries if _is_below(context.url.partition("?")[0], path)), key=len, default="")
+    here = context.url.partition("?")[0]
+    here = next((page.within for page in pages if page.within and page.pattern.match(here)), here)
+    current = max((path for _, path in entries if _is_below(here, path)), key=len, default="")
     lines, group = [], ""
     for entry, path in sorted(entries, key=lambda entry: entry[0].position):
         heading = entry.group if entry.group != group else ""

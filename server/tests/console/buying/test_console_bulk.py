@@ -82,6 +82,7 @@ async def test_codes_are_in_the_results_of_those_alone_who_may_see_them(clerk: B
 
 
 async def test_a_file_can_be_chosen_too(clerk: Browser):
+    assert (await clerk.get("/console/bulk/template.csv")).text == f"{HEADER}\r\n"
     answer = await clerk.post("/console/bulk", files={"file": f"\ufeff{HEADER}\r\nTEST-OK,1,,,\r\n".encode()})
     assert "1 order by CSV" in await see(clerk, answer.headers["location"])
     answer = await clerk.post("/console/bulk", files={"file": b"\xff\xfe\x00packageCode"})

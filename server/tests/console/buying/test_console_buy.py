@@ -45,6 +45,15 @@ async def test_the_catalogue_shows_own_prices_and_nothing_that_is_off_sale(
     assert (await clerk.get("/console/catalogue/NO-SUCH")).status_code == 404
 
 
+@pytest.mark.parametrize(("price", "per_gb"), [("2.50", "0.83"), ("2.51", "0.84"), ("3.00", "1.00")])
+async def test_the_catalogue_tells_what_a_gigabyte_costs(
+    service: Service, dealer: ApiClient, clerk: Browser, price: str, per_gb: str
+):
+    await service.change(dealer.tenant_id, prices={"FR-3GB-30D": price})
+    page = await see(clerk, "/console/catalogue?q=FR-3GB-30D")
+    assert f"3 GB 30 days {per_gb} USD {price} USD" in page, page
+
+
 async def test_the_catalogue_filters_by_place_kind_data_days_and_price(clerk: Browser):
     france = await see(clerk, "/console/catalogue?place=FR&kind=FIXED&sort=price")
     assert "France" in france and "Japan 1" not in france

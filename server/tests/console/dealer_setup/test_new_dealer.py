@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dealer_server.console.operator.dealer_setup.wizard import OPTIONAL
 from dealer_server.operations.users import accounts
 from support.api_client import Service
 from support.browser import PASSWORDS, Browser, browser, said, signed_in
@@ -89,6 +90,7 @@ async def test_what_was_filled_in_is_there_when_going_back(service: Service, adm
     assert filled((await admin.get(prices)).text) == {"markup": "12.5", "prices": "TEST-OK 1.80\nTEST-DELAY off"}
     assert filled((await admin.get(user)).text) == {"address": "half@", "role": "finance"}, "also what is not right yet"
     dealer = filled((await admin.get(user.replace("/user", "/dealer"))).text)
+    assert '<details class="card" open>' in (await admin.get(user.replace("/user", "/dealer"))).text
     assert dealer == {"name": name} | {key: ALL[key] for key in ALL if key not in ("markup", "prices", "role")}
     listed = (await admin.get("/console/dealers")).text
     assert f"{name}</span>" in listed and user.replace("/user", "/dealer") in listed
@@ -129,6 +131,9 @@ async def test_a_step_that_is_not_right_says_why_and_keeps_what_was_typed(
     answer = await admin.refused(place, fields | wrong)
     assert words.lower() in said(answer).lower(), said(answer)
     assert f'id="field-{next(reversed(wrong))}-error"' in answer.text
+    assert ('<details class="card" open>' in answer.text) == (next(reversed(wrong)) in OPTIONAL), (
+        "what is wrong is seen"
+    )
     for value in wrong.values():
         assert html.escape(value.strip()) in answer.text
     assert await rows(service, "SELECT count(*) FROM tenant") == before

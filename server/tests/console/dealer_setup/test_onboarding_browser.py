@@ -63,6 +63,7 @@ async def test_a_dealer_is_set_up_and_its_first_user_comes_in(
     await look(page)
     await page.get_by_label("Name", exact=True).fill(dealer)
     await page.get_by_label("Opening balance").fill("250")
+    await page.get_by_text("Optional: API and brand").click()
     await page.get_by_label("Support email").fill("help@alpine.example")
     await page.get_by_role("button", name="Continue").click()
     await page.get_by_label("Markup on dealer prices, percent").fill("10")

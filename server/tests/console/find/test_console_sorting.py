@@ -33,7 +33,7 @@ LISTS = {
     },
     "/console/price-lists": {"name": "ascending", "markup": "", "exceptions": "", "dealers": "", "changed": ""},
     "/console/users": {"name": "", "role": "", "signedIn": ""},
-    "/console/dealers": {"name": "", "balance": "", "available": "", "orders": "", "profiles": ""},
+    "/console/dealers": {"name": "", "balance": "", "orders": "", "profiles": ""},
     "/console/catalogue": {"name": "ascending", "price": ""},
 }
 """By path the columns that it can be ordered by, and how it is without being asked."""

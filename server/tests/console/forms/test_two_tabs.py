@@ -81,7 +81,7 @@ CASES = {
         {"threshold": "5"},
         {"threshold": "7"},
         "Low balance threshold 5.00 7.00",
-        "The low-balance threshold is set",
+        "The low balance notice is set",
     ),
 }
 

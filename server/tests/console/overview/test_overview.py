@@ -54,6 +54,8 @@ async def run(service: Service, sql: str, *args: object) -> None:
 async def test_all_is_clear_where_nothing_is_wrong(quiet: Service):
     async with signed_in(quiet, "readonly") as one:
         assert "All clear." in await incidents(one)
+        page = await see(one, "/console")
+        assert "No supplier is connected." in page and "Suppliers up" not in page and "Supplier queues" not in page
 
 
 async def test_a_worker_that_is_not_seen_is_missed(postgres: str, template: str):
@@ -85,7 +87,7 @@ async def test_lines_that_wait_for_a_paused_supplier_are_counted_and_listed(mark
         assert "View items Supplier" in said
         lines = await see(admin, "/console/waiting?supplier=rt:near")
         assert all(order in lines for order in orders) and "Waiting INSUFFICIENT_FUNDS" in lines
-        assert "No waiting items match" in await see(admin, "/console/waiting?supplier=rt:far")
+        assert "No items match" in await see(admin, "/console/waiting?supplier=rt:far")
         head = (await see(admin, "/console/suppliers/rt:near")).partition(" Checked ")[0]
         assert "Supplier rt:near has been paused since" in head and "3 items wait" in head and "View items" in head
         await set_supplier_status(market.service.database, "rt:near", "ACTIVE", "test")

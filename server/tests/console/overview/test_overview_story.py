@@ -98,7 +98,7 @@ async def test_the_only_supplier_goes_down_and_the_line_is_bought_elsewhere(mark
         await own.goto(f"{url}/console/orders/{order_no}")
         await expect(own.get_by_label("Summary")).to_contain_text("the supplier does not answer at present")
         await worst.get_by_role("link", name="View items").click()
-        await expect(page.get_by_label("Waiting items")).to_contain_text(order_no)
+        await expect(page.get_by_label("Supplier queues")).to_contain_text(order_no)
         assert await looked_at(page) == []
         await set_route(database, "TEST-OK", [hop("rt:near", "JC016"), hop("rt:far", "JC016")], "test", clock.now)
         await page.get_by_role("link", name=order_no).click()

@@ -40,7 +40,18 @@ async def test_an_operator_sees_rows_totals_and_links(admin: Browser, clerk: Bro
     assert f'href="/console/orders?dealer={dealer.tenant_id}&amp;package=TEST-OK&amp;from=' in text
     page = await see(admin, f"/console/reports?by=package&dealer={dealer.tenant_id}")
     assert "TEST-OK 1 GB 7 days TEST-OK 2 3.60 USD" in page
-    assert "Total 3 5.40 USD −1.80 USD – – –" in page
+    assert "Total 3 5.40 USD −1.80 USD 3.60 USD" in page
+    assert "No supplier cost is known for these sales." in page and "Margin" not in page
+
+
+async def test_costs_are_told_of_where_some_are_known(
+    service: Service, admin: Browser, clerk: Browser, dealer: ApiClient
+):
+    known = "UPDATE report_sum SET costed = 1, cost = 6000 WHERE tenant_id = $1 AND kind = 'DAY' RETURNING 1"
+    assert await fetch(service.database, known, dealer.tenant_id) == [(1,)]
+    page = await see(admin, f"/console/reports?dealer={dealer.tenant_id}")
+    assert "Total 3 5.40 USD −1.80 USD −0.60 USD 3.00 USD 83.3 %" in page
+    assert "Margin counts unknown costs, such as of stock, as 0." in page
 
 
 async def test_a_dealer_sees_its_own_without_costs_and_suppliers(

@@ -1,7 +1,7 @@
 (() => {
   "use strict";
   for (const time of document.querySelectorAll("time[datetime]"))
-    time.textContent = new Date(time.dateTime).toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" });
+    time.textContent = new Date(time.dateTime).toLocaleString(document.documentElement.lang, { year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit", timeZoneName: "short" });
   if (!navigator.clipboard) return;
   for (const button of document.querySelectorAll("[data-copy]")) {
     const words = button.textContent;

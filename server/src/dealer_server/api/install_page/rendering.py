@@ -65,7 +65,7 @@ def _render(template: str, text: Texts, brand: Brand, **fields: Any) -> Rendered
 
 def _chips(of: InstallPage, text: Texts) -> list[str]:
     days = text.days(of.days) if of.days else ""
-    return [chip for chip in (of.name, _volume(of, text), days) if chip]
+    return [chip for chip in (of.place, _volume(of, text), days) if chip]
 
 
 def _volume(of: InstallPage, text: Texts) -> str:

@@ -2,6 +2,7 @@
 
 from dealer_server.console.auth import sign_in
 from dealer_server.console.find import choice
+from dealer_server.console.find.tabs import Tab, Tabs
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -17,6 +18,7 @@ from dealer_server.store.console import user as console_user
 USERS = "/console/users"
 TEMPLATE = "account/users.html"
 COLUMNS = ("name", "role", "-signedIn")
+KINDS = ("operators", "dealers")
 
 
 @page(USERS, ADMINS, TEMPLATE, MenuEntry("Users", "users", 150))
@@ -27,11 +29,12 @@ async def users(context: RequestContext) -> Html:
     issued = await accounts.take_issued(parts.database, parts.data_keys, context.session, context.now)
     is_operator = context.user.tenant_id is None
     before, order = params.number(context.query, "before"), params.order(context, USERS, COLUMNS)
+    kind = params.one_of(context.query, "kind", KINDS) if is_operator else None
     async with context.parts.database.connection() as connection:
         dealer = await choice.dealer(connection, context.query.get("dealer"))
         tenant_id = dealer.tenant_id if is_operator else context.user.tenant_id
         rows = await console_user.listed(
-            connection, tenant_id, before, PAGE_SIZE + 1, order.key, descending=order.descending
+            connection, tenant_id, before, PAGE_SIZE + 1, order.key, descending=order.descending, kind=kind
         )
     following = rows[PAGE_SIZE - 1].user_id if len(rows) > PAGE_SIZE else None
     return Html(
@@ -43,10 +46,17 @@ async def users(context: RequestContext) -> Html:
         issued=issued if isinstance(issued, IssuedPassword) else None,
         link=issued if isinstance(issued, IssuedLink) else None,
         operator=is_operator,
+        tabs=_tabs(kind),
+        kind=kind,
         dealer=dealer,
         operator_roles=OPERATOR_ROLES,
         dealer_roles=DEALER_ROLES,
     )
+
+
+def _tabs(kind: str | None) -> Tabs:
+    kinds = [Tab(one.capitalize(), params.address(USERS, {"kind": one}), one == kind) for one in KINDS]
+    return Tabs(USERS, [Tab("All", USERS, kind is None), *kinds], "")
 
 
 @action(USERS, ADMINS)

@@ -60,7 +60,7 @@ async def of_receiver(connection: Connection, context: RequestContext) -> list[I
 async def _latest_answer(connection: Connection, tenant_id: int) -> int | None:
     """The HTTP status of the last attempt of the newest webhook that was not accepted."""
     states: tuple[DeliveryState, ...] = ("FAILED", "RETRY")
-    pages = [await dealer.list_deliveries(connection, tenant_id, 2**53, None, state, 1) for state in states]
+    pages = [await dealer.list_deliveries(connection, tenant_id, 2**53, None, (state,), 1) for state in states]
     newest = max((row.delivery_id for page in pages for row in page.rows), default=None)
     if newest is None:
         return None

@@ -22,6 +22,7 @@ from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.read_sms import read_sms
 from dealer_server.rules.esim import qr
 from dealer_server.rules.install.languages import LANGUAGES, Language
+from dealer_server.rules.install.stage import begin_by
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Order
 from dealer_server.rules.refusal import SmsTooSoon
@@ -91,7 +92,8 @@ async def show_profile(context: RequestContext) -> Html:
         moving=waits or is_moving(context, order),
         in_review=bool(in_review),
         reported=item.supplier != STOCK,
-        apn=package.apn if package else "",
+        package=package,
+        begin_by=begin_by(view.profile, order.order_id, package),
         plans=plans,
         offered=await recharges.offered(context, view.profile),
         suspension=suspension,

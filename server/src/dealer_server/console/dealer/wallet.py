@@ -1,4 +1,4 @@
-"""A dealer's wallet: the balance, the statement, top-ups, and the low-balance threshold."""
+"""A dealer's wallet: the balance, the statement, top-ups, and when the balance is low."""
 
 import secrets
 from typing import get_args
@@ -14,6 +14,7 @@ from dealer_server.console.shared.request_context import Download, Html, Redirec
 from dealer_server.operations import versions
 from dealer_server.operations.tenants.set_terms import Terms, describe, set_tenant, texts
 from dealer_server.operations.topups import request as topup_requests
+from dealer_server.rules.notices.low_balance import PERCENTS
 from dealer_server.rules.refusal import ParameterEmpty, ParameterInvalid
 from dealer_server.store.console import dealer
 from esim_dealer.wire import calls
@@ -32,11 +33,16 @@ async def wallet(context: RequestContext) -> Html:
         wallet = await dealer.wallet(connection, tenant_id)
         entries = await statement.page_of(connection, context, wallet, tenant_id, WALLET, f"{WALLET}/statement.csv")
         topups = await dealer.topups(connection, tenant_id, None, LATEST_TOPUPS)
+        packages = await dealer.packages(connection, tenant_id, [entry.order_id for entry in entries.entries])
+        waiting = await dealer.waiting_topups(connection, tenant_id)
         terms = await describe(connection, tenant_id)
     return Html(
         wallet=wallet,
         version=versions.version_of(texts({"lowBalanceThreshold": terms["lowBalanceThreshold"]})),
         statement=entries,
+        packages=packages,
+        waiting=waiting,
+        percents=PERCENTS,
         topups=topups.rows,
         entry_types=statement.ENTRY_TYPES,
         pay_methods=PAY_METHODS,
@@ -97,12 +103,13 @@ async def cancel_topup(context: RequestContext) -> Redirect:
     made = await topup_requests.cancel_topup(
         context.parts.database, context.tenant_id, request, context.now, context.author
     )
-    return Redirect(WALLET, f"Top-up {made.topup_no} is withdrawn")
+    return Redirect(WALLET, f"Top-up {made.topup_no} is cancelled")
 
 
 @action(f"{WALLET}/threshold", DEALER_FINANCE)
 async def set_threshold(context: RequestContext) -> Redirect:
-    """Below this available balance /account/balance answers lowBalance, and the console warns; 0 is never."""
+    """Below this available balance /account/balance answers lowBalance, and the dealer is told; 0: it answers it never,
+    and the dealer is told at PERCENTS of the last top-up."""
     terms = Terms(low_balance=params.text(context.form, "threshold") or "0")
     await set_tenant(
         context.parts.database,
@@ -112,4 +119,4 @@ async def set_threshold(context: RequestContext) -> Redirect:
         lambda: context.now,
         version=context.form.get("version"),
     )
-    return Redirect(WALLET, "The low-balance threshold is set")
+    return Redirect(WALLET, "The low balance notice is set")

@@ -1,5 +1,6 @@
 """A dealer's webhooks: the callback URL, a test event, and every delivery with its attempts."""
 
+from collections.abc import Mapping
 from typing import get_args
 
 from dealer_server.console.dealer import findings
@@ -28,7 +29,13 @@ from esim_dealer.wire.vocabulary import DeliveryState
 
 EVENTS = EVENT_TYPES
 STATES = get_args(DeliveryState)
-
+PENDING = "PENDING"
+"""As a filter: whatever is still to be sent."""
+NEEDED = tuple(state for state in STATES if state != "SKIPPED")
+FILTERS: Mapping[str, tuple[DeliveryState, ...]] = {
+    **{state: (state,) for state in STATES},
+    PENDING: ("WAITING", "READY", "IN_FLIGHT", "RETRY"),
+}
 
 MOST_RESENT, MOST_SHOWN = 50, 20_000
 """Webhooks that one form sends again, and characters of a body on a page."""
@@ -45,6 +52,8 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
     async with context.parts.database.connection() as connection:
         endpoint = await endpoints.find(connection, context.tenant_id)
         found = await _deliveries(connection, context)
+        ids = [delivery.delivery_id for delivery in found.rows]
+        attempts = await log.last_attempts(connection, context.tenant_id, ids)
         notice_url = await recipients.url(connection, context.tenant_id)
         incidents = await findings.of_receiver(connection, context)
         access = await dealer.access_terms(connection, context.tenant_id)
@@ -58,25 +67,26 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         notice_url=notice_url,
         test_result=result,
         deliveries=found.rows,
+        attempts=attempts,
         failed_count=min(failed, MOST_RESENT),
         pages=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery"),
         events=EVENTS,
-        states=STATES,
+        status=params.one_of(context.query, "status", tuple(FILTERS)) or "",
         filtered=any(context.query.get(name) for name in ("order", "event", "status")),
         https=context.parts.callbacks.require_https,
     )
 
 
 async def _deliveries(connection: Connection, context: RequestContext) -> ListPage[Delivery]:
-    """Those of one order are on one page."""
+    """Those of one order are on one page, all of them. Else what was not needed is shown where it is asked for."""
     tenant_id = context.tenant_id
     if order_no := params.text(context.query, "order"):
         order_id = identity.order_id(order_no)
         rows = [] if order_id is None else await dealer.deliveries_of(connection, tenant_id, order_id, PAGE_SIZE)
         return ListPage(rows, None)
-    state, event = params.one_of(context.query, "status", STATES), params.one_of(context.query, "event", EVENTS)
+    status, event = context.query.get("status", ""), params.one_of(context.query, "event", EVENTS)
     before = params.number(context.query, "before") or 2**53
-    return await dealer.list_deliveries(connection, tenant_id, before, event, state, PAGE_SIZE)
+    return await dealer.list_deliveries(connection, tenant_id, before, event, FILTERS.get(status, NEEDED), PAGE_SIZE)
 
 
 @action(f"{WEBHOOKS}/url", DEALER_DEVELOPERS)
@@ -146,7 +156,7 @@ async def resend_failed(context: RequestContext) -> Redirect:
     """The newest of those that failed, each as /webhook/delivery/resend does, the oldest of them first."""
     database, tenant_id = context.parts.database, context.tenant_id
     async with database.connection() as connection:
-        found = await dealer.list_deliveries(connection, tenant_id, 2**53, None, "FAILED", MOST_RESENT)
+        found = await dealer.list_deliveries(connection, tenant_id, 2**53, None, ("FAILED",), MOST_RESENT)
     for delivery in reversed(found.rows):
         request = call(calls.ResendDelivery, deliveryId=str(delivery.delivery_id))
         await webhook.resend(database, tenant_id, request, context.now, context.author)

@@ -1,10 +1,10 @@
-"""What does a search text find? Groups of links, each saying why it matched; the newest first."""
+"""What does a search text find? Groups of links, each saying why it matched where its title does not show it."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dealer_server.console.shared import words
+from dealer_server.console.shared import params, words
 from dealer_server.console.shared.permissions import permissions
 from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.console.shared.words import State
@@ -19,10 +19,13 @@ from dealer_server.store.search import find, lookup
 from dealer_server.store.search.find import IccidHit, TextHit
 
 MOST = 8
+_LISTS = {"Dealers": "/console/dealers", "Packages": "/console/packages"}
+"""Lists that take the text as a filter."""
 
 
 class Hit(NamedTuple):
-    """A link. `why`: what matched. `state`, `amount` and its `currency` where there are any."""
+    """A link. `why`: what matched, "" where the title shows it. `state`, `amount` and its `currency` where there are
+    any."""
 
     href: str
     title: str
@@ -35,9 +38,11 @@ class Hit(NamedTuple):
 
 
 class Group(NamedTuple):
+    """`more`: a list of all that match, where there are others."""
+
     name: str
-    icon: str
     hits: Sequence[Hit]
+    more: str
 
 
 class Found(NamedTuple):
@@ -56,12 +61,12 @@ async def hits(context: RequestContext, text: str, before: int | None) -> Found:
     asked = query.read(text)
     if before is not None:
         of_texts, further = await _of_texts(context, asked, before)
-        return Found(_groups(("Orders", "shopping-cart", of_texts)), further)
+        return Found(_groups(asked, ("Orders", of_texts)), further)
     named_groups, (of_texts, further) = await asyncio.gather(_by_keys(context, asked), _of_texts(context, asked, None))
     whole, others = named_groups
     known = {hit.href for hit in whole}
     orders = [*whole, *(hit for hit in of_texts if hit.href not in known)]
-    return Found([*_groups(("Orders", "shopping-cart", orders)), *others], further)
+    return Found([*_groups(asked, ("Orders", orders)), *others], further)
 
 
 async def _by_keys(context: RequestContext, asked: Query) -> tuple[list[Hit], list[Group]]:
@@ -69,12 +74,13 @@ async def _by_keys(context: RequestContext, asked: Query) -> tuple[list[Hit], li
     tenant_id = context.user.tenant_id
     async with context.parts.database.connection() as connection:
         return await _orders(connection, tenant_id, asked), _groups(
-            ("eSIMs", "device-sim", await _profiles(connection, tenant_id, asked)),
-            ("Dealers", "building-store", await _dealers(connection, asked) if tenant_id is None else []),
-            ("Packages", "package", await _packages(connection, asked) if tenant_id is None else []),
-            ("Suppliers", "truck-delivery", await _suppliers(connection, asked) if tenant_id is None else []),
-            ("Webhook deliveries", "webhook", await _deliveries(connection, context, asked)),
-            ("Refused calls", "ban", await _refused_calls(connection, context, asked)),
+            asked,
+            ("eSIMs", await _profiles(connection, tenant_id, asked)),
+            ("Dealers", await _dealers(connection, asked) if tenant_id is None else []),
+            ("Packages", await _packages(connection, asked) if tenant_id is None else []),
+            ("Suppliers", await _suppliers(connection, asked) if tenant_id is None else []),
+            ("Webhook deliveries", await _deliveries(connection, context, asked)),
+            ("Refused calls", await _refused_calls(connection, context, asked)),
         )
 
 
@@ -103,8 +109,14 @@ async def _of_texts(context: RequestContext, asked: Query, before: int | None) -
     return found, texts.further
 
 
-def _groups(*parts: tuple[str, str, Sequence[Hit]]) -> list[Group]:
-    return [Group(name, icon, [*dict.fromkeys(hits)][:MOST]) for name, icon, hits in parts if hits]
+def _groups(asked: Query, *parts: tuple[str, Sequence[Hit]]) -> list[Group]:
+    return [_group(name, [*dict.fromkeys(hits)], asked.text) for name, hits in parts if hits]
+
+
+def _group(name: str, hits: Sequence[Hit], text: str) -> Group:
+    told = [hit._replace(why="") if text.lower() in hit.title.lower() else hit for hit in hits[:MOST]]
+    more = params.address(_LISTS[name], {"q": text}) if name in _LISTS and len(hits) > MOST else ""
+    return Group(name, told, more)
 
 
 async def _orders(connection: Connection, tenant_id: int | None, asked: Query) -> list[Hit]:
@@ -177,7 +189,7 @@ async def _dealers(connection: Connection, asked: Query) -> list[Hit]:
 
 
 async def _packages(connection: Connection, asked: Query) -> list[Hit]:
-    found = [code for code, _ in await lookup.packages(connection, asked.text, MOST)]
+    found = [code for code, _ in await lookup.packages(connection, asked.text, MOST + 1)]
     known = await packages.by_code(connection, found)
     return [
         Hit(

@@ -1,6 +1,8 @@
 """The audit log: who did what, when, from where. It can only grow."""
 
 import json
+from collections.abc import Sequence
+from typing import NamedTuple
 from urllib.parse import quote
 
 from dealer_server.console.find import choice, tabs
@@ -10,25 +12,40 @@ from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.request_context import Html, RequestContext
+from dealer_server.rules.price_lists.list_file import percent
 from dealer_server.store.console import audit as console_audit
 from dealer_server.store.console.audit import Act, ActFilter
 from dealer_server.store.console.pages import ListPage
 
 _PAGES = {"orderNo": "/console/orders/", "profileId": "/console/profiles/", "packageCode": "/console/packages/"}
 """Of what a fact names, where that is never removed."""
+_SILENT = ("", "0", "no", "none", "off", "ACTIVE")
+"""What says nothing of something new."""
+
+
+class Told(NamedTuple):
+    """One detail of an act. `page`: that of what it names; `was`: the value before a change; `silent`: what is new has
+    it by default."""
+
+    name: str
+    text: str
+    page: str = ""
+    was: str = ""
+    silent: bool = False
 
 
 @page("/console/audit", OPERATORS, "operator/audit.html", MenuEntry("Audit log", "history", 160), listing=True)
 async def audit(context: RequestContext) -> Html:
-    query = context.query
+    query, chosen = context.query, params.text(context.query, "action")
     async with context.parts.database.connection() as connection:
         dealer = await choice.dealer(connection, query.get("dealer"))
     filters = ActFilter(
         author=params.text(query, "author"),
-        action=params.text(query, "action"),
+        action=chosen,
         tenant_id=dealer.tenant_id,
         start=params.day(query, "from"),
         end=params.day(query, "to", after=True),
+        whole=chosen in ACTIONS,
     )
     faults = params.faults(query)
     found = ListPage[Act]((), None)
@@ -36,7 +53,9 @@ async def audit(context: RequestContext) -> Html:
         async with context.parts.database.connection() as connection:
             found = await console_audit.list_acts(connection, filters, params.number(query, "before"), PAGE_SIZE)
     return Html(
-        acts=[(act, ACTIONS.get(act.action, act.action), *_facts_and_changes(act)) for act in found.rows],
+        acts=[(act, ACTIONS.get(act.action, act.action), _source(act), _details(act)) for act in found.rows],
+        actions=_choices(chosen),
+        said=ACTIONS.get(chosen or "", chosen or ""),
         dealer=dealer,
         tabs=await tabs.of(context, "/console/audit", tabs.days(context)),
         faults=faults,
@@ -45,23 +64,53 @@ async def audit(context: RequestContext) -> Html:
     )
 
 
-def _facts_and_changes(act: Act) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]:
-    """(name, value, page or "") of its facts, and (name, before, after) of what it changed."""
+def _choices(chosen: str | None) -> list[tuple[str, str]]:
+    """The options of the filter: every action, and a part of some where the address asks for one."""
+    part = [(chosen, chosen)] if chosen and chosen not in ACTIONS else []
+    return [("", "All actions"), *part, *sorted(ACTIONS.items(), key=lambda one: one[1])]
+
+
+def _source(act: Act) -> str:
+    """Where it came from, without what the author says already: of "cli root@vm pid 7", by cli:root@vm, "pid 7"."""
+    return (act.source or "").removeprefix(act.author.replace(":", " ")).strip()
+
+
+def _details(act: Act) -> Sequence[Told]:
+    """Its facts, and what it changed."""
     detail: dict[str, object] = json.loads(act.detail)
+    detail.pop("entryVersion", None)
     before, after = detail.pop("before", None), detail.pop("after", None)
-    facts = [(name, text, _page(name, text)) for name, text in ((name, _text(value)) for name, value in detail.items())]
+    facts = [Told(name, _text(name, value), _page(name, value)) for name, value in detail.items()]
     if not isinstance(after, dict):
-        return facts, []
+        return facts
     old = before if isinstance(before, dict) else {}
     said = str if act.action.startswith("price_list.") else words.label  # there a name may be a packageCode
-    return facts, [(said(name), _text(old.get(name)), _text(value)) for name, value in after.items()]
+    new = act.action.endswith(".create")
+    return facts + [
+        Told(said(name), text := _text(name, value), "", _text(name, old.get(name)), new and _says_nothing(text))
+        for name, value in after.items()
+    ]
 
 
-def _page(name: str, value: str) -> str:
-    return _PAGES[name] + quote(value, safe="") if name in _PAGES else ""
+def _says_nothing(text: str) -> bool:
+    return text in _SILENT or not text.strip("0.% ")
 
 
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _page(name: str, value: object) -> str:
+    return _PAGES[name] + quote(str(value), safe="") if name in _PAGES else ""
+
+
+def _text(name: str, value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int() if name == "markupBasisPoints":
+            return f"{percent(value)} %"
+        case str():
+            return value
+        case list() if all(isinstance(one, str) for one in value):
+            return ", ".join(value) or "none"
+        case _:
+            return json.dumps(value, ensure_ascii=False)

@@ -1,6 +1,7 @@
 """Dealers: their terms, prices, credentials, callback URLs and wallets."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal
 
 import msgspec
@@ -24,11 +25,15 @@ from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.access import scopes
 from dealer_server.rules.incidents.receiver import health
 from dealer_server.rules.refusal import CallbackUrlRefused
+from dealer_server.rules.reports import recent
+from dealer_server.rules.reports.period import day_of
+from dealer_server.rules.reports.sums import Sums, totals
 from dealer_server.store.catalogue import price_list
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console.dealers import Dealer
 from dealer_server.store.orders.listing import Window
+from dealer_server.store.reports import report
 from dealer_server.store.tenants import credential
 from dealer_server.store.wallets import ledger
 from dealer_server.store.wallets.ledger import Filter
@@ -37,7 +42,7 @@ from esim_dealer.wire.calls import SetWebhook
 
 DEALERS, DEALER = "/console/dealers", "/console/dealers/{tenant_id}"
 PRICES = 200
-COLUMNS = ("name", "-balance", "-available", "-orders", "-profiles")
+COLUMNS = ("name", "-balance", "-orders", "-profiles")
 LATEST_ENTRIES = 8
 
 
@@ -109,7 +114,14 @@ async def show_dealer(context: RequestContext) -> Html:
             health=receiver_health(endpoint_now),
             entries=await ledger.page(connection, tenant_id, Filter(None, None, None), latest),
             markup=str(Decimal(dealer.markup_basis_points) / 100),
+            sold=await _sold(connection, dealer, context.now),
         )
+
+
+async def _sold(connection: Connection, dealer: Dealer, now: datetime) -> Sums:
+    """To it in the last 30 days."""
+    wanted = report.Filter(recent.shown(day_of(now)), dealer.tenant_id)
+    return totals(await report.by_day(connection, wanted)).get(dealer.currency, Sums())
 
 
 async def load(context: RequestContext) -> Dealer:

@@ -8,6 +8,7 @@ from email.message import EmailMessage
 from email.policy import default
 from typing import NamedTuple
 
+from dealer_server.console.auth.notices import NOTICES
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import download, page
 from dealer_server.console.shared.permissions import OPERATORS
@@ -34,7 +35,7 @@ class Mail(NamedTuple):
         return re.sub(r"^\[[^]]*\] ", "", self.headers["Subject"])
 
 
-@page(MAILS, OPERATORS, "operator/mails.html")
+@page(MAILS, OPERATORS, "operator/mails.html", within=NOTICES)
 async def mails(context: RequestContext) -> Html:
     _require_mailbox(context)
     async with context.parts.database.connection() as connection:
@@ -42,7 +43,7 @@ async def mails(context: RequestContext) -> Html:
     return Html(mails=[_read(one) for one in kept], most=MOST_LISTED)
 
 
-@page(f"{MAILS}/{{mail_id}}", OPERATORS, "operator/mail.html")
+@page(f"{MAILS}/{{mail_id}}", OPERATORS, "operator/mail.html", within=NOTICES)
 async def mail(context: RequestContext) -> Html:
     return Html(mail=await _mail(context))
 

@@ -156,13 +156,25 @@ def settled_text(history: History) -> str:
     made = [profile for profile in order.profiles if profile.made and not profile.refunded]
     if order.order_status == "REFUNDED":
         failed = all(profile.failed for profile in order.profiles)
-        return "Could not be delivered, and is fully refunded." if failed else "Fully refunded."
+        return f"Failed at {_failures(history)}. Fully refunded." if failed else "Fully refunded."
     if not made:
         return "Fully cancelled or refunded."
     what = "The recharge is applied" if order.recharges is not None else f"{many(len(made), 'eSIM')} delivered"
     if len(made) < len(order.profiles):
         what += f", {len(order.profiles) - len(made)} refunded or cancelled"
     return f"{what}. {_told(history)}"
+
+
+def _failures(history: History) -> str:
+    """Where all eSIMs of an order failed, and why: the last supplier that was asked for each."""
+    latest = {purchase.profile_id: purchase for purchase in history.purchases}
+    found: dict[str, None] = {}
+    for item in history.order.items:
+        for profile in item.profiles:
+            purchase = latest.get(profile.profile_id)
+            reason = (purchase.reason or "").rstrip(".") if purchase else ""
+            found[f"{purchase.supplier if purchase else item.supplier}{f': {reason}' if reason else ''}"] = None
+    return "; ".join(found)
 
 
 def _told(history: History) -> str:

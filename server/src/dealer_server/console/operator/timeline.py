@@ -79,10 +79,10 @@ def _money(history: History) -> Iterator[Event]:
         after = [("balance after", money.shown(entry.balance_after, currency))]
         if entry.entry_type == "ORDER_PAY":
             facts = [("transactionId", history.order.transaction_id), *after]
-            yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", "PAID", "", facts)
+            yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", facts=facts)
         else:
             facts = [("refund", identity.refund_no(entry.reference)), *after]
-            yield Event(entry.created_at, "cash", f"{amount} credited", "REFUND", "", facts)
+            yield Event(entry.created_at, "cash", f"{amount} credited", facts=facts)
 
 
 def _purchases(history: History) -> Iterator[Event]:

@@ -35,9 +35,14 @@ MOST_ENDPOINTS = 1_000_000
 
 @page(WEBHOOKS, OPERATORS, "operator/webhooks.html", MenuEntry("Webhooks", "webhook", 100))
 async def webhooks(context: RequestContext) -> Html:
-    offset = min(params.number(context.query, "before") or 0, MOST_ENDPOINTS)
+    """`all`: dealers without an endpoint too. `resend`: somebody is to be resent something."""
+    offset, every = min(params.number(context.query, "before") or 0, MOST_ENDPOINTS), "all" in context.query
     async with context.parts.database.connection() as connection:
-        found = await console_webhooks.endpoints(connection, offset, PAGE_SIZE + 1)
+        found = await console_webhooks.endpoints(connection, offset, PAGE_SIZE + 1, with_none=every)
+        without, failed = (
+            await console_webhooks.dealers_with_none(connection),
+            await console_webhooks.count_failed(connection),
+        )
         incidents = await findings.of_receivers(connection, context)
     jobs = await resend.jobs(context.parts.database, JOBS)
     async with context.parts.database.connection() as connection:
@@ -48,12 +53,17 @@ async def webhooks(context: RequestContext) -> Html:
         endpoints=[
             (row, health(row.state, row.consecutive_failures, row.last_success_at)) for row in found[:PAGE_SIZE]
         ],
+        every=every,
+        without=without,
+        failed=failed,
         sample=console_webhooks.SAMPLE,
         jobs=jobs,
         names=names,
         states=STATES,
         events=EVENTS,
-        pager=params.pager(context, WEBHOOKS, following, shown=min(len(found), PAGE_SIZE), word="endpoint"),
+        pager=params.pager(
+            context, WEBHOOKS, following, shown=min(len(found), PAGE_SIZE), word="dealer" if every else "endpoint"
+        ),
     )
 
 
@@ -75,7 +85,7 @@ async def failed(context: RequestContext) -> Html:
     )
 
 
-@page(DELIVERY, OPERATORS, "operator/delivery.html")
+@page(DELIVERY, OPERATORS, "operator/delivery.html", within=WEBHOOKS)
 async def show_delivery(context: RequestContext) -> Html:
     """The body that was sent, and the answer to each attempt."""
     tenant_id, delivery_id = _key(context)

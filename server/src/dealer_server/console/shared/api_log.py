@@ -4,17 +4,19 @@ stands a sample of those that succeeded.
 dealer/api_log.py and operator/api_log.py declare the pages.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from dealer_server.console.shared import params
 from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Html, NotFound, RequestContext
 from dealer_server.db.sealing import credential_context
 from dealer_server.rules.access import signature_diagnosis
 from dealer_server.store.console import api_log as console_api_log
-from dealer_server.store.console.api_log import KEPT_SIGNED, KEPT_UNSIGNED, RefusedCall
+from dealer_server.store.console.api_log import KEPT, RefusedCall
 from dealer_server.store.tenants import served_call, tenant
 
 # In the order in which a call is checked: it has passed all before the one it failed at.
@@ -37,6 +39,56 @@ CHECKS = (
     ("parameters", "Parameters"),
     ("operation", "Operation"),
 )
+MEANINGS: Mapping[str, str] = {
+    "000001": "Server error",
+    "000101": "Header missing",
+    "000102": "Header malformed",
+    "000103": "Not a POST",
+    "000104": "Body is not JSON",
+    "000105": "Parameter missing",
+    "000106": "Parameter empty",
+    "000107": "Parameter too long",
+    "000108": "Parameter invalid",
+    "000109": "Content-Type wrong",
+    "000110": "Body too large",
+    "000111": "Parameter not accepted",
+    "000112": "Path unknown",
+    "101001": "Timestamp too far off",
+    "101002": "Address not allowed",
+    "101003": "Signature wrong",
+    "101004": "RT-RequestID used before",
+    "101005": "AppKey unknown",
+    "101006": "Dealer or AppKey disabled",
+    "101007": "Scope missing",
+    "101013": "Too many calls",
+    "900001": "Busy or in maintenance",
+    "900002": "Supplier failed",
+    "200002": "Status forbids it",
+    "200003": "Nothing to refund",
+    "200004": "Refund in progress",
+    "200005": "Price differs",
+    "200006": "Amount differs",
+    "200007": "Balance too low",
+    "200008": "Lines inconsistent",
+    "200010": "No codes yet",
+    "200011": "Out of stock",
+    "200014": "Not on sale",
+    "200015": "Currency differs",
+    "200020": "Wallet frozen",
+    "200021": "Too many top-ups waiting",
+    "200022": "Not supported by the supplier",
+    "310241": "Package unknown",
+    "310272": "Order or delivery unknown",
+    "310274": "Item not in the order",
+    "310402": "transactionId used before",
+    "310403": "Profile not in the item",
+    "310404": "eSIM unknown",
+    "310405": "Top-up unknown",
+    "310501": "Callback URL refused",
+}
+"""What result codes mean, in a few words."""
+API = "/open-api/v1"
+"""What paths begin with."""
 _SIGNED = ("rt-timestamp", "rt-requestid", "rt-accesscode")
 _CONTEXT_LENGTH = 24
 
@@ -75,6 +127,11 @@ class Difference(NamedTuple):
     theirs_length: int
 
 
+def meaning(code: str) -> str:
+    """Signature wrong (101003)."""
+    return f"{MEANINGS.get(code, 'Refused')} ({code})"
+
+
 async def show_log(context: RequestContext, log: Log) -> Html:
     code, before = params.text(context.query, "code"), params.number(context.query, "before")
     async with context.parts.database.connection() as connection:
@@ -85,13 +142,13 @@ async def show_log(context: RequestContext, log: Log) -> Html:
     return Html(
         log=log,
         calls=calls[:PAGE_SIZE],
-        codes=codes,
+        codes=[("", "Any reason"), *((word, f"{meaning(word)}, {many(count, 'call')}") for word, count in codes)],
+        meanings=MEANINGS,
         code=code,
         pages=params.pager(context, log.path, following, shown=min(len(calls), PAGE_SIZE), word="call"),
         written=written,
         dropped=dropped,
-        kept_unsigned=KEPT_UNSIGNED,
-        kept_signed=KEPT_SIGNED,
+        kept=KEPT,
     )
 
 
@@ -106,7 +163,10 @@ async def show_served(context: RequestContext, log: Log) -> Html:
     return Html(
         log=log,
         calls=calls[:PAGE_SIZE],
-        paths=paths,
+        paths=[
+            ("", "Any path"),
+            *((path, f"{path.removeprefix(API)}, {many(count, 'call')}") for path, count in paths),
+        ],
         chosen=chosen,
         served=served,
         kept=served_call.KEPT,
@@ -149,6 +209,8 @@ async def _call(
         answer=_answer(call),
         signed=string_to_sign(call),
         checks=CHECKS,
+        meaning=meaning(call.code),
+        place=call.path.removeprefix(API),
         failed_at=names.index(call.failed) if call.failed in names else len(names),
         mistake=await _mistake(context, call),
         theirs=theirs,

@@ -34,7 +34,8 @@ class MenuEntry(NamedTuple):
 @dataclass(frozen=True)
 class Page:
     """A view at a path. Only `roles` may open it. `template` is "" for a view that renders nothing. `listing`: it may
-    be read from a replica, so its view changes nothing at all and what it shows decides nothing."""
+    be read from a replica, so its view changes nothing at all and what it shows decides nothing. `within`: the path of
+    the menu entry it belongs to, where its own path is not below that."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -43,6 +44,7 @@ class Page:
     template: str = ""
     menu: MenuEntry | None = None
     listing: bool = False
+    within: str = ""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -61,10 +63,16 @@ Declaration = Callable[[View], Page]
 
 
 def page(
-    path: str, roles: tuple[str, ...], template: str, menu: MenuEntry | None = None, *, listing: bool = False
+    path: str,
+    roles: tuple[str, ...],
+    template: str,
+    menu: MenuEntry | None = None,
+    *,
+    listing: bool = False,
+    within: str = "",
 ) -> Declaration:
     """A page to read. Its view changes nothing, except that a look at a secret is recorded in the audit log."""
-    return lambda view: Page("GET", path, roles, view, template, menu, listing)
+    return lambda view: Page("GET", path, roles, view, template, menu, listing, within)
 
 
 def download(path: str, roles: tuple[str, ...], *, listing: bool = False) -> Declaration:

@@ -65,7 +65,8 @@ _LABELS = {
     "ipAllow": "IP allowlist",
     "editsIpAllow": "Dealer can edit its IP allowlist",
     "managesKeys": "Dealer can manage AppKeys",
-    "markupBasisPoints": "Markup, hundredths of a percent",
+    "markupBasisPoints": "Markup",
+    "rtFace": "RT-family API",
     "qps": "Calls per second",
     "frozen": "Wallet frozen",
     "fupSpeed": "Speed after limit",
@@ -108,8 +109,8 @@ def label(name: str) -> str:
 
 
 def tone(word: object) -> str:
-    """How a state is drawn: bad and warning in a colour, for they need attention; busy, good and done (nothing more
-    happens, such as REFUNDED) without one."""
+    """How a state is drawn: bad and warning on a ground of their own, for they need attention; busy, good and done
+    (nothing more happens, such as REFUNDED) as plain text. What failed and needs nothing more is "lost"."""
     return _TONE.get(str(word).upper().replace(" ", "_").replace("-", "_"), "good")
 
 
@@ -126,7 +127,7 @@ def order_state(order_status: str, delivery_status: str) -> State:
     raw = f"orderStatus {order_status}, deliveryStatus {delivery_status}"
     match order_status, delivery_status:
         case "REFUNDED", "FAILED":
-            return State("Failed, refunded", tone("REFUNDED"), raw)
+            return State("Failed, refunded", "lost", raw)
         case ("REFUNDED" | "REFUNDING") as word, _:
             return State(text(word), tone(word), raw)
         case "COMPLETED", "PARTIAL":
@@ -157,7 +158,7 @@ def esim_state(profile: _Esim, *, suspended: bool = False, in_review: bool = Fal
     decides about its refund."""
     raw = f"lifecycleStatus {profile.lifecycle_status}, planUseStatus {profile.plan_use_status}"
     if profile.refunded:
-        return State("Failed, refunded" if profile.failed else text("REFUNDED"), tone("REFUNDED"), raw)
+        return State("Failed, refunded", "lost", raw) if profile.failed else State(text("REFUNDED"), "done", raw)
     if profile.held:
         return State("Refund in review" if in_review else text("REFUNDING"), tone("REFUNDING"), raw)
     if profile.failed:
@@ -189,7 +190,7 @@ def item_state(item: _Item) -> State:
     used; here it tells of their delivery, for each of them tells of its own use."""
     raw = f"itemStatus {item.item_status}"
     if item.item_status == "REFUNDED" and all(profile.failed for profile in item.profiles):
-        return State("Failed, refunded", tone("REFUNDED"), raw)
+        return State("Failed, refunded", "lost", raw)
     if item.profiles and all(profile.held for profile in item.profiles):
         return State(text("REFUNDING"), tone("REFUNDING"), raw)
     word = "DELIVERED" if item.item_status in ("ACTIVATING", "ACTIVATED") else item.item_status

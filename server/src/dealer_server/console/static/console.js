@@ -4,13 +4,20 @@
   const all = (selector, inside = document) => inside.querySelectorAll(selector);
   const two = (number) => String(number).padStart(2, "0");
 
-  // Times: how long ago, and the exact one where it is pointed at or focused. The server writes UTC.
+  // Times: within an hour how long ago, then the hour and the day; the exact one where it is pointed at or focused. The server writes UTC.
   const written = (at) =>
     `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` +
     `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
   const STEPS = [[60, 60, "min"], [3600, 24, "h"], [86400, 7, "d"]];
+  const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+  const dated = (at) => {
+    const now = new Date(), text = written(at);
+    if (text.slice(0, 10) === written(now).slice(0, 10)) return text.slice(11, 16);
+    return at.getFullYear() === now.getFullYear() ? `${at.getDate()} ${MONTHS[at.getMonth()]} ${text.slice(11, 16)}` : text.slice(0, 10);
+  };
   const relative = (at, lasting = false) => {
     const seconds = (Date.now() - at) / 1000, size = Math.abs(seconds);
+    if (seconds >= 3570 && !lasting) return dated(at);
     if (size < 45) return lasting ? "for under 1 min" : "just now";
     for (const [unit, most, name] of STEPS) {
       const count = Math.max(1, Math.round(size / unit));
@@ -18,9 +25,10 @@
     }
     return (lasting ? "since " : "") + written(at).slice(0, 10);
   };
+  const clock = (at) => { const text = written(at); return text.slice(0, 10) === written(new Date()).slice(0, 10) ? text.slice(11) : text; };
   const tellTimes = () => {
     for (const time of all("time[datetime]")) {
-      const at = new Date(time.dateTime), text = relative(at, "since" in time.dataset);
+      const at = new Date(time.dateTime), text = "moment" in time.dataset ? clock(at) : relative(at, "since" in time.dataset);
       if (time.textContent !== text) time.textContent = text;
       if (time.title) {
         time.dataset.tip = `${written(at)} (${time.title})`;
@@ -64,6 +72,7 @@
     return found;
   };
   const hour = (seconds) => { const text = written(new Date(seconds * 1000)); return text.endsWith("00:00:00") ? text.slice(5, 10) : text.slice(11, 16); };
+  const WHOLE = [...Array(10).keys()].flatMap((power) => [1, 2, 5].map((first) => first * 10 ** power));
   const plots = new Map();
   const draw = (box) => {
     plots.get(box)?.destroy();
@@ -78,10 +87,11 @@
       ...(alone ? { fill: colour("paint-1") } : {}),
       paths: (plot, which, from, to) => shape(plot, which, from, cut ? Math.min(to, last - 1) : to),
     });
+    const whole = series.every(([, numbers]) => numbers.every((number) => number == null || Number.isInteger(number)));
     const half = alone && last > 0 ? (times[1] - times[0]) / 2 : 0;  // the first bar and the last are whole
     const options = {
       width: box.clientWidth, height: 240, cursor: { y: false },
-      axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? (at) => day(at).slice(5) : hour) }, { ...axis, size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
+      axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? (at) => day(at).slice(5) : hour) }, { ...axis, ...(whole ? { incrs: WHOLE } : {}), size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
       scales: { x: { range: (_, low, high) => [low - half, high + half] }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
       hooks: cut ? { draw: [(plot) => (alone ? unfinishedBar(plot, lines[0]) : unfinishedLines(plot, lines.slice(0, own)))] } : {},
     };

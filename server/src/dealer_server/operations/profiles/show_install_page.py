@@ -5,7 +5,7 @@ Nothing is written, and no supplier is asked: programs that scan mail open every
 
 import hmac
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.database import Database
@@ -15,8 +15,8 @@ from dealer_server.rules.brand.brand import Brand
 from dealer_server.rules.catalogue.package import Package, sold_by_day
 from dealer_server.rules.esim import activation_code
 from dealer_server.rules.esim.activation_code import ActivationCode
-from dealer_server.rules.install.stage import Stage, stage
-from dealer_server.rules.orders import identity, install_token, plans, snapshot
+from dealer_server.rules.install.stage import Stage, begin_by, stage
+from dealer_server.rules.orders import install_token, plans, snapshot
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.profiles import install
 from dealer_server.store.profiles.install import Installable
@@ -105,7 +105,7 @@ def _shown(found: Installable, tenant_id: int, catalogue: Catalogue, links: Link
         used_bytes=used,
         started_at=profile.plan_use_start_at,
         ends_at=profile.plan_use_end_at,
-        begin_by=_begin_by(found.order_id, package) if at in ("READY", "INSTALLED") else None,
+        begin_by=begin_by(profile, found.order_id, package),
         plans=_plans(found, catalogue),
         brand=found.brand,
     )
@@ -119,13 +119,6 @@ def _codes(found: Installable, links: InstallUrls | None) -> Codes | None:
 def _days(package: Package, period_num: int) -> int:
     """How long its plan lasts."""
     return period_num if sold_by_day(package.data_type) else package.duration
-
-
-def _begin_by(order_id: int, package: Package | None) -> datetime | None:
-    """What is never used expires (specification 3.4)."""
-    if package is None or not package.unused_valid_days:
-        return None
-    return identity.created_at(order_id) + timedelta(days=package.unused_valid_days)
 
 
 def _plans(found: Installable, catalogue: Catalogue) -> Sequence[ShownPlan]:

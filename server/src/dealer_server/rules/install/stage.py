@@ -1,7 +1,10 @@
 """How far is an eSIM, for the traveller who has it?"""
 
+from datetime import datetime, timedelta
 from typing import Literal, get_args
 
+from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Profile
 
 Stage = Literal["READY", "INSTALLED", "ACTIVE", "ENDED", "REMOVED", "REFUNDING", "VOID"]
@@ -23,6 +26,14 @@ def stage(profile: Profile) -> Stage:
     if is_downloaded(profile):
         return "INSTALLED"
     return "REFUNDING" if profile.held else "READY"
+
+
+def begin_by(profile: Profile, order_id: int, package: Package | None) -> datetime | None:
+    """When it expires unless it is used (specification 3.4); None once it is in use, and where the package of its order
+    is not known."""
+    if package is None or not package.unused_valid_days or stage(profile) not in ("READY", "INSTALLED"):
+        return None
+    return identity.created_at(order_id) + timedelta(days=package.unused_valid_days)
 
 
 def is_downloaded(profile: Profile) -> bool:

@@ -21,13 +21,15 @@ class Act(NamedTuple):
 
 
 class ActFilter(NamedTuple):
-    """All that is given must match: a part of the author, a part of the action, the dealer, the time."""
+    """All that is given must match: a part of the author, a part of the action (all of it where it is `whole`), the
+    dealer, the time."""
 
     author: str | None = None
     action: str | None = None
     tenant_id: int | None = None
     start: datetime | None = None
     end: datetime | None = None
+    whole: bool = False
 
 
 async def list_acts(connection: Connection, filters: ActFilter, before: int | None, size: int) -> ListPage[Act]:
@@ -37,9 +39,9 @@ async def list_acts(connection: Connection, filters: ActFilter, before: int | No
         " (SELECT name FROM tenant t WHERE t.tenant_id = scanned.tenant_id) AS dealer FROM ("
         " SELECT * FROM audit_log WHERE audit_id < coalesce($1, 9223372036854775807) ORDER BY audit_id DESC LIMIT $2"
         ") scanned WHERE ($3::text IS NULL OR position(lower($3) IN lower(author)) > 0)"
-        " AND ($4::text IS NULL OR position(lower($4) IN lower(action)) > 0)"
+        " AND ($4::text IS NULL OR action = $4 OR NOT $8 AND position(lower($4) IN lower(action)) > 0)"
         " AND ($5::bigint IS NULL OR tenant_id = $5) AND ($6::timestamptz IS NULL OR at >= $6)"
-        " AND ($7::timestamptz IS NULL OR at < $7) ORDER BY audit_id DESC LIMIT $8",
+        " AND ($7::timestamptz IS NULL OR at < $7) ORDER BY audit_id DESC LIMIT $9",
         before,
         MAX_SCANNED,
         *filters,

@@ -4,7 +4,7 @@ Where few rows match a filter, a page is short and the next one continues furthe
 `MAX_SCANNED` rows by the primary key, however much the dealer has bought.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -192,7 +192,7 @@ SELECT ends.last_scanned, ends.scanned, found.*
 FROM (SELECT min(delivery_id) AS last_scanned, count(*) AS scanned FROM scanned) ends
 LEFT JOIN LATERAL (
     SELECT * FROM scanned WHERE ($3::text IS NULL OR event_type = $3)
-        AND ($4::text IS NULL OR state = $4)
+        AND state = ANY($4::text[])
     ORDER BY delivery_id DESC LIMIT $6
 ) found ON true ORDER BY found.delivery_id DESC
 """
@@ -208,16 +208,20 @@ async def list_deliveries(
     tenant_id: int,
     end: int,
     event_type: str | None,
-    state: DeliveryState | None,
+    states: tuple[DeliveryState, ...],
     size: int,
 ) -> ListPage[Delivery]:
     """The newest deliveries before an id. Those that ended FAILED have an index of their own."""
-    if state == "FAILED":
-        filters, window = Filter(event_type=event_type, states=("FAILED",)), Window(size + 1, 0, end)
+    if states == ("FAILED",):
+        filters, window = Filter(event_type=event_type, states=states), Window(size + 1, 0, end)
         return _page(await log.page(connection, tenant_id, filters, window), size, "delivery_id")
-    limit = MAX_SCANNED if event_type or state else size + 1
-    rows = await connection.fetch(_DELIVERIES, tenant_id, end, event_type, state, limit, size + 1)
-    return _scanned(Delivery, "delivery_id", rows, size, limit)
+    found = ListPage[Delivery]([], None)
+    for limit in (4 * size, MAX_SCANNED):  # most pages are full after a short look
+        rows = await connection.fetch(_DELIVERIES, tenant_id, end, event_type, states, limit, size + 1)
+        found = _scanned(Delivery, "delivery_id", rows, size, limit)
+        if len(found.rows) == size or found.next is None:
+            break
+    return found
 
 
 # Money
@@ -255,6 +259,30 @@ async def version_at(connection: Connection, tenant_id: int, at: datetime, newes
         assert created is not None, "versions have no gaps"
         low, high = (low, middle) if created >= at else (middle + 1, high)
     return low
+
+
+async def packages(
+    connection: Connection, tenant_id: int, order_ids: Iterable[int | None]
+) -> dict[int, list[tuple[str, int]]]:
+    """What these orders are of: packageCodes and quantities by order."""
+    rows = await connection.fetch(
+        "SELECT order_id, package_code, quantity FROM order_item WHERE tenant_id = $1 AND order_id = ANY($2::bigint[])"
+        " ORDER BY order_id, line",
+        tenant_id,
+        sorted({order_id for order_id in order_ids if order_id is not None}),
+    )
+    found: dict[int, list[tuple[str, int]]] = {}
+    for row in rows:
+        found.setdefault(row["order_id"], []).append((row["package_code"], row["quantity"]))
+    return found
+
+
+async def waiting_topups(connection: Connection, tenant_id: int) -> int:
+    """The sum of those that wait for an operator."""
+    waiting: int | None = await connection.fetchval(
+        "SELECT sum(amount)::bigint FROM topup WHERE tenant_id = $1 AND status = 'PENDING'", tenant_id
+    )
+    return waiting or 0
 
 
 async def topups(connection: Connection, tenant_id: int, before: int | None, size: int) -> ListPage[Topup]:

@@ -77,7 +77,6 @@ ORDERS = {
     "": "t.tenant_id",
     "name": "lower(t.name)",
     "balance": "w.balance",
-    "available": "w.balance + w.credit_limit",
     "orders": "w.order_count",
     "profiles": "w.profile_count",
 }

@@ -66,6 +66,17 @@ async def list_suppliers(connection: Connection) -> list[SupplierRow]:
     return [SupplierRow(**row) for row in rows]
 
 
+async def packages_of_builtin(connection: Connection, code: str) -> int:
+    """How many packages a built-in supplier makes: by their route, or by themselves where they have none."""
+    packages = await connection.fetchval(
+        "SELECT count(*)::int FROM package p LEFT JOIN LATERAL ("
+        "  SELECT bool_or(r.supplier = $1) AS named FROM route r WHERE r.package_code = p.package_code"
+        ") r ON true WHERE coalesce(r.named, p.document ->> 'supplier' = $1)",
+        code,
+    )
+    return packages or 0
+
+
 async def open_purchases(connection: Connection, code: str | None = None) -> list[OpenPurchases]:
     """By the indexes of what is due and what is parked, and no further than COUNTED of each."""
     rows = await connection.fetch(

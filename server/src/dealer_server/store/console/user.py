@@ -119,20 +119,23 @@ async def listed(
     order: str = "",
     *,
     descending: bool = False,
+    kind: str | None = None,
 ) -> list[Listed]:
-    """The users of a dealer, or all users, in one of ORDERS ("": operators first); those that come `after` this
-    userId."""
+    """The users of a dealer, or all users, or those of a `kind` (operators, dealers), in one of ORDERS ("": operators
+    first); those that come `after` this userId."""
     direction, key = "DESC" if descending else "ASC", ORDERS[order]
     rows = await connection.fetch(
         "SELECT u.user_id, u.tenant_id, t.name AS tenant_name, u.name, u.role, u.status, u.totp_on, u.created_at,"
         " u.signed_in_at"
         " FROM console_user u LEFT JOIN tenant t USING (tenant_id) WHERE ($1::bigint IS NULL OR u.tenant_id = $1)"
+        " AND ($4::text IS NULL OR (u.tenant_id IS NULL) = ($4 = 'operators'))"
         f" AND ($2::bigint IS NULL OR ({key}, u.user_id) {'<' if descending else '>'}"
         f"  (SELECT {key}, u.user_id FROM console_user u WHERE u.user_id = $2))"
         f" ORDER BY {key} {direction}, u.user_id {direction} LIMIT $3",
         tenant_id,
         after,
         limit,
+        kind,
     )
     return [Listed(**row) for row in rows]
 

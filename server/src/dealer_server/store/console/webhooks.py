@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server.db.by_tenant import rows_of
+from dealer_server.db.by_tenant import OF_ALL, rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.store.console import pages
+from dealer_server.store.distribution.due import fetch_all
 from esim_dealer.wire.vocabulary import EndpointState
 
 SAMPLE = 200
@@ -58,6 +59,8 @@ WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY d.delivery_id {direction} 
 """
 
 
+_HAS_NONE = "coalesce(e.state, 'NOT_SET') = 'NOT_SET' AND coalesce(e.rt_url, '') = ''"
+"""A dealer without an endpoint, of either dialect."""
 # A delivery that was accepted had one good attempt; the others of it failed.
 _ENDPOINTS = f"""
 SELECT t.tenant_id, t.name AS dealer, coalesce(e.url, '') AS url, coalesce(e.state, 'NOT_SET') AS state,
@@ -67,7 +70,7 @@ FROM (
     SELECT tenant_id, name, CASE WHEN e.state = 'ACTIVE' AND e.consecutive_failures > 0 THEN 0
         WHEN e.state = 'DISABLED' THEN 1 WHEN e.state = 'ACTIVE' THEN 2 ELSE 3 END AS place,
         coalesce(e.consecutive_failures, 0) AS failures
-    FROM tenant LEFT JOIN webhook_endpoint e USING (tenant_id)
+    FROM tenant LEFT JOIN webhook_endpoint e USING (tenant_id) WHERE $3 OR NOT ({_HAS_NONE})
     ORDER BY place, failures DESC, tenant_id LIMIT $2 OFFSET $1
 ) t LEFT JOIN webhook_endpoint e USING (tenant_id) {rows_of("wallet", "t", "tenant_id")}
 CROSS JOIN LATERAL (SELECT count(*)::int AS waiting FROM (SELECT FROM webhook_delivery d
@@ -82,10 +85,23 @@ ORDER BY t.place, t.failures DESC, t.tenant_id
 """
 
 
-async def endpoints(connection: Connection, offset: int, limit: int) -> list[EndpointRow]:
-    """Of all dealers: first those whose receiver fails, with the most failures in a row first, then those that are
-    paused, the healthy ones, and those without."""
-    return [EndpointRow(**row) for row in await connection.fetch(_ENDPOINTS, offset, limit)]
+async def endpoints(connection: Connection, offset: int, limit: int, *, with_none: bool = False) -> list[EndpointRow]:
+    """First those that fail, with the most failures in a row first, then those that are paused and the healthy ones;
+    `with_none`: then the dealers without one."""
+    return [EndpointRow(**row) for row in await connection.fetch(_ENDPOINTS, offset, limit, with_none)]
+
+
+async def dealers_with_none(connection: Connection) -> int:
+    """How many dealers have no endpoint."""
+    sql = f"SELECT count(*)::int FROM tenant LEFT JOIN webhook_endpoint e USING (tenant_id) WHERE {_HAS_NONE}"
+    return await connection.fetchval(sql) or 0
+
+
+async def count_failed(connection: Connection) -> int:
+    """Of all dealers, COUNTED at most."""
+    failed = f"SELECT 1 FROM webhook_delivery WHERE {OF_ALL} state = 'FAILED' LIMIT {COUNTED}"
+    rows = await fetch_all(connection, f"SELECT count(*)::int AS failed FROM ({failed}) d")
+    return min(sum(row["failed"] for row in rows), COUNTED)
 
 
 async def failed(

@@ -138,6 +138,18 @@ async def attempts(connection: Connection, tenant_id: int, delivery_ids: Sequenc
     return by_delivery
 
 
+async def last_attempts(connection: Connection, tenant_id: int, delivery_ids: Sequence[int]) -> dict[int, Attempt]:
+    """The last attempt of each delivery that has one, without what was answered."""
+    rows = await connection.fetch(
+        "SELECT DISTINCT ON (delivery_id) tenant_id, delivery_id, number, started_at, duration_ms, remote_address,"
+        " http_status, error, NULL AS answer_head FROM webhook_attempt"
+        " WHERE tenant_id = $1 AND delivery_id = ANY($2::bigint[]) ORDER BY delivery_id, number DESC",
+        tenant_id,
+        delivery_ids,
+    )
+    return {row["delivery_id"]: Attempt(**row) for row in rows}
+
+
 _FAILURES = """
 SELECT d.tenant_id, d.event_type, last.error, last.http_status, count(*) AS total, min(d.created_at) AS oldest_at,
     max(d.created_at) AS newest_at

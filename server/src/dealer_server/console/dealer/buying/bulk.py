@@ -93,6 +93,16 @@ async def _form(
     )
 
 
+@download(f"{BULK}/template.csv", DEALER_FINANCE)
+async def template(_: RequestContext) -> Download:
+    """A file to fill in: the names of the columns."""
+
+    async def header() -> AsyncIterator[bytes]:
+        yield params.csv_lines([rules.COLUMNS])
+
+    return Download("orders.csv", "text/csv; charset=utf-8", header())
+
+
 @page(ONE, DEALER_FINANCE, "dealer/buying/bulk_order.html")
 async def show(context: RequestContext) -> Html:
     """Before it is bought, while it is, and what came of it."""

@@ -24,7 +24,8 @@ FILTERS = ("q", "place", "kind", "data", "days", "price")
 
 
 class PackageView(NamedTuple):
-    """A package as dealers read of it. `data`, `days`: in words. `price`: in major units."""
+    """A package as dealers read of it. `data`, `days`: in words. `price`: in major units; `per_gb`: of a gigabyte, ""
+    where its volume is unlimited."""
 
     package: Package
     kind: Kind
@@ -32,6 +33,7 @@ class PackageView(NamedTuple):
     data: str
     days: str
     price: str
+    per_gb: str
 
 
 @page(CATALOGUE, DEALERS, "dealer/buying/catalogue.html", MenuEntry("Catalogue", "building-store", 15))
@@ -100,7 +102,17 @@ def view(one: OnSale) -> PackageView:
         data=_data(package),
         days=_days(package),
         price=money.text(one.price, package.currency),
+        per_gb=_per_gb(one.price, package),
     )
+
+
+def _per_gb(price: int, package: Package) -> str:
+    """To the currency's nearest unit; also of a package that is sold by the day and has its volume each day."""
+    if not package.data_bytes:
+        return ""
+    unit = money.unit(package.currency)
+    units = (2 * price * GB + package.data_bytes * unit) // (2 * package.data_bytes * unit)
+    return money.text(units * unit, package.currency)
 
 
 def _data(package: Package) -> str:

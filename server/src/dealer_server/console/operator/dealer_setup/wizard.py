@@ -30,6 +30,8 @@ TEMPLATE = "operator/dealer_setup/step.html"
 CURRENCIES = sorted(money.EXPONENTS)
 MOST_PRICES = 200
 DEFAULTS = {"currency": "USD", "qps": "10", "role": "admin", "manages_keys": "on"}
+OPTIONAL = ("qps", "ip_allow", "edits_ip_allow", "manages_keys", "brand_name", "support_email", "support_url")
+"""Fields of the first step that are folded away while nothing of them is changed."""
 
 
 class Step(NamedTuple):
@@ -44,8 +46,7 @@ STEPS = (
     Step(
         "dealer",
         "Dealer",
-        ("name", "currency", "balance", "credit_limit", "low_balance", "qps", "ip_allow", "edits_ip_allow",
-         "manages_keys", "brand_name", "support_email", "support_url"),
+        ("name", "currency", "balance", "credit_limit", "low_balance", *OPTIONAL),
     ),
     Step("prices", "Prices", ("markup", "prices")),
     Step("user", "First user", ("address", "role")),
@@ -206,6 +207,7 @@ def _shown(address: str, step: Step, fields: Mapping[str, str], draft: Draft | N
         at=NAMES.index(step.name),
         values={**dict.fromkeys((name for one in STEPS for name in one.fields), ""), **fields},
         draft_id=draft.draft_id if draft else None,
+        more=any(fields.get(name, "") != DEFAULTS.get(name, "") for name in OPTIONAL),
         currencies=CURRENCIES,
         roles=DEALER_ROLES,
         price_count=len([line for line in fields.get("prices", "").splitlines() if line.strip()]),

@@ -27,7 +27,11 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
             return [Link("Endpoint health", "/console/webhooks")]
         case "RECEIVER":
             failed = Link("Failed deliveries", f"/console/webhooks/failed?dealer={subject}")
-            return [failed, *[Link("Resend", "/console/webhooks#field-kind")] * may.support, Link("Dealer", dealer)]
+            return [
+                failed,
+                *[Link("Resend", "/console/webhooks?resend=1#field-kind")] * may.support,
+                Link("Dealer", dealer),
+            ]
         case "REFUNDS":
             return [Link("Review" if may.money else "View refunds", "/console/refunds")]
         case "VOIDS":

@@ -1,4 +1,5 @@
-"""The lines that wait for suppliers, the longest first; each leads to its order, where something can be done."""
+"""The queues of suppliers: the lines that wait for their answers, the longest first. Each leads to its order, where
+something can be done."""
 
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import page
@@ -12,7 +13,7 @@ WAITING = "/console/waiting"
 LINES = 200
 
 
-@page(WAITING, OPERATORS, "operator/waiting.html")
+@page(WAITING, OPERATORS, "operator/waiting.html", within="/console/suppliers")
 async def waiting_lines(context: RequestContext) -> Html:
     supplier = params.text(context.query, "supplier")
     state = params.one_of(context.query, "state", tuple(STATE_WORDS))
@@ -28,4 +29,5 @@ async def waiting_lines(context: RequestContext) -> Html:
         states=[("", "Any status"), *((word, text.capitalize()) for word, text in STATE_WORDS.items())],
         words=STATE_WORDS,
         filtered=bool(supplier or state),
+        unconfirmed=state == "PARKED",
     )

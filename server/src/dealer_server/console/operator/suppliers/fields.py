@@ -33,6 +33,12 @@ class KindOfSupplier(NamedTuple):
     code: str
     fields: tuple[Field, ...]
 
+    @property
+    def needs(self) -> str:
+        """What must be at hand: "base URL, access code, secret key"."""
+        labels = [field.label for field in self.fields if not field.rare]
+        return ", ".join(one[:1].lower() + one[1:] if one.split()[0].istitle() else one for one in labels)
+
 
 _SECONDS = "seconds above 0, such as 3 or 2.5"
 _PARALLEL = Field(
@@ -48,7 +54,7 @@ KINDS = {
         KindOfSupplier(
             "rt_upstream",
             "RT reseller API",
-            "A reseller API of the RT-* family, such as eSIM Access: signed with an access code and a secret key.",
+            "A reseller API of the RT-* family, such as eSIM Access.",
             "rt:ea",
             (
                 Field("baseUrl", "Base URL", "an address such as https://api.example.com", "url"),
@@ -92,7 +98,7 @@ KINDS = {
         KindOfSupplier(
             "es2plus",
             "SM-DP+ over ES2+",
-            "An SM-DP+ of an operator or a vendor (GSMA SGP.22), reached with certificates of both sides.",
+            "An SM-DP+ of an operator or a vendor (GSMA SGP.22).",
             "es2:acme",
             (
                 Field("baseUrl", "Base URL", "an https address such as https://smdp.example.com:8443", "url"),

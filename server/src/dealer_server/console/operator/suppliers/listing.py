@@ -13,6 +13,7 @@ from dealer_server.operations.suppliers.resolve import list_parked, resolve_appl
 from dealer_server.rules.money.money import fine_text
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.suppliers import SupplierRow
+from dealer_server.suppliers.builtin.simulated import Simulated
 
 SUPPLIERS, SUPPLIER = "/console/suppliers", "/console/suppliers/{code}"
 COLUMNS: Mapping[str, Callable[[SupplierRow], Any]] = {
@@ -32,6 +33,8 @@ async def suppliers(context: RequestContext) -> Html:
         rows = await console_suppliers.list_suppliers(connection)
         open_purchases = await console_suppliers.open_purchases(connection)
         stock = await console_suppliers.stock(connection)
+        is_test = context.parts.settings.environment == "test"
+        simulated = await console_suppliers.packages_of_builtin(connection, Simulated.code) if is_test else 0
     order = params.order(context, SUPPLIERS, tuple(COLUMNS), "code")
     found = order.sorted(rows, {name.removeprefix("-"): by for name, by in COLUMNS.items()})
     return Html(
@@ -40,6 +43,7 @@ async def suppliers(context: RequestContext) -> Html:
         kind_title=kind_title,
         balance_text=fine_text,
         stock=stock,
+        simulated=simulated,
         parked=await list_parked(context.parts.database),
     )
 

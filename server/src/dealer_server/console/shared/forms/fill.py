@@ -24,14 +24,14 @@ class Refused(NamedTuple):
 
 @dataclass
 class _Form:
-    """A form of the page: its hidden fields, those that can be filled in, and the dialog and the <details> it stands
-    in, by their places on the page."""
+    """A form of the page: its hidden fields, those that can be filled in, each with the <details> it stands in, and the
+    dialog and the <details> that the form stands in; by their places on the page."""
 
     action: str
     dialog: int | None
     details: frozenset[int]
     hidden: dict[str, str] = field(default_factory=dict[str, str])
-    fields: set[str] = field(default_factory=set[str])
+    fields: dict[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
 
 
 def fill(
@@ -59,7 +59,7 @@ def fill(
 def _fits(form: _Form, entered: Mapping[str, str], refused: Refused | None) -> bool:
     same = all(entered[name] == value for name, value in form.hidden.items() if name in entered and name != ONCE)
     known = {*entered, refused.fault if refused else ""}  # a file is not among what was entered
-    return same and bool(form.fields & known or not form.fields)
+    return same and bool(form.fields.keys() & known or not form.fields)
 
 
 class _Finder(HTMLParser):
@@ -87,7 +87,7 @@ class _Finder(HTMLParser):
             if named.get("type") == "hidden":
                 self._form.hidden[name] = named.get("value") or ""
             else:
-                self._form.fields.add(name)
+                self._form.fields[name] = frozenset(self._details)
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":
@@ -108,6 +108,7 @@ class _Writer(HTMLParser):
         self.out: list[str] = []
         self._at, self._form, self._entered, self._version = at, form, entered, version
         self._fault = refused.fault if refused and refused.fault in form.fields else ""
+        self._unfolded = form.details | form.fields.get(self._fault, frozenset())
         self._said = refused.text if refused else ""
         self._forms = self._dialogs = self._folded = -1
         self._inside = False
@@ -124,7 +125,7 @@ class _Writer(HTMLParser):
                 raw = _tag(tag, [*attrs, ("open", ""), (OPEN, "")])
         elif tag == "details":
             self._folded += 1
-            if self._folded in self._form.details and "open" not in named:
+            if self._folded in self._unfolded and "open" not in named:
                 raw = _tag(tag, [*attrs, ("open", "")])
         elif tag == "form" and (named.get("method") or "").lower() == "post":
             self._forms += 1

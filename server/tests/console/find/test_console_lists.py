@@ -1,0 +1,73 @@
+"""Lists say what is so in few words: the audit log, endpoints, users, built-in suppliers."""
+
+import re
+
+from support.api_client import ApiClient, Service
+from support.browser import Browser, signed_in
+from support.console.operator_pages import does, failed_for_good, see
+from support.webhook_fixture import Receiver
+
+
+def row(page: str) -> str:
+    """The details of the newest act."""
+    found = re.search(r'<td class="small text-break wide">(.*?)</td>', page, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+async def test_a_creation_in_the_audit_log_tells_what_is_not_the_default(dealer: ApiClient, admin: Browser) -> None:
+    page = (await admin.get(f"/console/audit?dealer={dealer.tenant_id}&action=tenant.create")).text
+    short, _, every = row(page).partition("All fields")
+    assert "Balance</span> 1000.00" in short and "Credit limit" not in short and "IP allowlist" not in short
+    assert "IP allowlist</span> none" in every and "RT-family API</span> off" in every and "Markup</span> 0 %" in every
+    assert "entryVersion" not in page
+
+
+async def test_the_audit_log_is_filtered_by_an_act_or_a_part_of_its_code(dealer: ApiClient, admin: Browser) -> None:
+    home = f"/console/dealers/{dealer.tenant_id}"
+    await does(admin, f"{home}/terms", name="Acme", markup="12.5", status="ACTIVE")
+    of = f"/console/audit?dealer={dealer.tenant_id}"
+    page = (await admin.get(f"{of}&action=tenant.set")).text
+    assert "0 %</del> → 12.5 %" in row(page) and '<option value="tenant.set" selected>Changed the terms' in page
+    part = (await admin.get(f"{of}&action=tenant.")).text
+    assert '<option value="tenant." selected>' in part and 'title="tenant.create"' in part
+
+
+async def test_an_actor_is_not_named_twice(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    async with service.database.transaction() as connection:
+        await connection.execute(
+            "INSERT INTO audit_log (at, author, source, action, tenant_id, detail, hash)"
+            " VALUES (now(), 'cli:root@vm', 'cli root@vm pid 7', 'keys.rotate', $1, '{}', '')",
+            int(dealer.tenant_id),
+        )
+    page = await see(admin, f"/console/audit?dealer={dealer.tenant_id}&action=keys.rotate")
+    assert "cli:root@vm pid 7" in page and "cli root@vm" not in page
+
+
+async def test_dealers_without_an_endpoint_are_counted_and_shown_when_asked_for(
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
+) -> None:
+    without = await service.tenant(name="Deaf House")
+    await failed_for_good(service, dealer, receiver)
+    page = await see(admin, "/console/webhooks")
+    assert re.search(r"Failed deliveries \d", page) and re.search(r"\d+ dealers? ha(ve|s) no endpoint\.", page)
+    assert "Deaf House" not in page and "Jobs" not in page
+    assert f"Deaf House {without.tenant_id} Not set" in await see(admin, "/console/webhooks?all=1")
+    assert '<details class="card" open>' in (await admin.get("/console/webhooks?resend=1")).text
+
+
+async def test_users_are_operators_or_dealers_and_an_admin_without_a_code_stands_out(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    async with signed_in(service, "finance", int(dealer.tenant_id)) as theirs:
+        for kind, shown in (("operators", True), ("dealers", False)):
+            page = (await admin.get(f"/console/users?kind={kind}&sort=-signedIn")).text
+            assert (f"<td>{admin.name}</td>" in page, f"<td>{theirs.name}</td>" in page) == (shown, not shown)
+            assert ('state-warning">Off<' in page) == shown
+
+
+async def test_a_page_stands_under_its_entry_of_the_menu(admin: Browser) -> None:
+    for path, entry in (("/console/waiting?state=PARKED", "suppliers"), ("/console/suppliers", "suppliers")):
+        assert f'class="side-link current" href="/console/{entry}"' in (await admin.get(path)).text
+    assert "Unconfirmed purchases" in await see(admin, "/console/waiting?state=PARKED")
+    assert re.search(r"Simulated test environment only [\d,]+ packages", await see(admin, "/console/suppliers"))
