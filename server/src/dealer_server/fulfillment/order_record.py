@@ -90,7 +90,7 @@ async def _give_back(
                 scope=Scope({part.line: ids for part in parts}).digest,
                 status="REFUNDING",
                 amount=sum(part.amount for part in parts),
-                remark="fulfillment failed for good",
+                remark="Could not be delivered",
                 author="system",
                 created_at=now,
                 due_at=now,

@@ -146,7 +146,9 @@ def _refunds(history: History) -> Iterator[Event]:
         facts = [("refundNo", number)]
         if history.order.recharges is None:
             facts.append(("eSIMs", str(refund.profiles)))
-        yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} requested", facts=facts)
+        yield Event(
+            refund.created_at, "receipt-refund", f"Refund of {amount} requested", text=refund.remark or "", facts=facts
+        )
         if refund.settled_at is not None and refund.status == "REJECTED":
             why = refusal_text(history.refusals.get(refund.refund_id, ()))
             yield Event(refund.settled_at, "receipt-refund", f"Refund {number} rejected", "REJECTED", why)

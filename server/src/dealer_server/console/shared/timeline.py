@@ -51,7 +51,7 @@ def in_order(events: Iterable[Event]) -> list[Event]:
         (unneeded if event.delivery_id is not None and event.state == "SKIPPED" else others).append(event)
     if len(unneeded) > 1:
         unneeded = [_unneeded(sorted(unneeded, key=lambda event: event.at))]
-    ordered = sorted([*others, *unneeded], key=lambda event: event.at)
+    ordered = sorted([*others, *unneeded], key=lambda event: (event.at, event.delivery_id or 0))
     return [_one([*same]) for _, same in groupby(ordered, key=_what)]
 
 
