@@ -720,8 +720,9 @@ def test_calls_on_new_connections_are_answered_or_refused_while_the_server_stops
                 time.sleep(0.001)
             served.server.should_exit = True
             cut_off += sum(int(process.communicate(timeout=PATIENCE)[0]) for process in calling)
-    # Some microseconds are left between the last look and the close: one call in 100 stops at 1 000 calls a second.
-    assert cut_off <= stops // 10
+    # Some microseconds are left between the last look and the close, more where something else gets the core: up to 3
+    # calls in 20 stops of a busy machine. Without the last look there are more than 20.
+    assert cut_off <= stops // 2
 
 
 async def test_a_retiring_server_answers_on_open_connections_once_more_and_says_that_it_closes_them():
