@@ -149,7 +149,7 @@ def load(
         def make(done: int) -> list[Stored]:
             some = min(_AT_ONCE, count - done)
             taken = ids and ids[2 * done : 2 * (done + some)]
-            return list(_rows(buyers, data_keys, some, since + over * done / count, over * some / count, taken))
+            return list(_rows(buyers, data_keys, some, since + over * (done / count), over * (some / count), taken))
 
         # The rows of the next transaction are made while PostgreSQL works for this one.
         following = asyncio.create_task(asyncio.to_thread(make, 0))
