@@ -160,7 +160,7 @@ async def test_without_scripts_the_menu_opens_its_dialogs_too(
     dialog = page.get_by_role("dialog", name="Refund this order?")
     await dialog.get_by_label("Reason").fill("asked by phone")
     await dialog.get_by_role("button", name="Refund").click()
-    await expect(page.locator("#order")).to_contain_text("Fully refunded")
+    await expect(page.get_by_label("Summary")).to_contain_text("Refunded")
     await context.close()
 
 
@@ -219,6 +219,25 @@ async def test_a_page_of_what_still_changes_renews_itself(chromium: Chromium, se
     assert (await renewed.value).status == 200
     await expect(page.locator("#profile")).to_be_visible()
     assert heard == []
+    await page.close()
+
+
+async def test_json_has_colours_and_stays_the_text_it_is(chromium: Chromium, service: Service, people: None) -> None:
+    created = await service.tenant(name="Refused")
+    async with service.client(created) as client:
+        assert (await client.post("/esim/query", {"orderNo": "none"})).code != "000000"
+    await accounts.create(service.database, PASSWORDS, int(created.tenant_id), "refused", "admin", "test", WORD)
+    page = await chromium.new_page()
+    await sign_in(page, service, "refused")
+    while not await rows(page):  # what is shown of calls is written behind them
+        await page.goto(f"{service.url}/console/api-log")
+    await page.goto(f"{service.url}{(await rows(page))[0]}")
+    coloured = (
+        "kind => [...CSS.highlights.get(kind)].map(at => at.startContainer.data.slice(at.startOffset, at.endOffset))"
+    )
+    assert '"message"' in await page.evaluate(coloured, "json-name")
+    assert all(text.startswith('"') for text in await page.evaluate(coloured, "json-text"))
+    assert await page.locator("pre").last.locator("code > *").count() == 0
     await page.close()
 
 

@@ -393,6 +393,24 @@ async def test_a_session_can_be_ended_from_another_and_only_by_its_owner(
         assert (await admin.post(f"/console/account/sessions/{number}/end")).status_code == 404
 
 
+async def test_all_other_sessions_end_at_once_and_it_is_on_record(
+    service: Service, admin: Browser, visitor: Browser
+) -> None:
+    assert "Sign out other sessions" not in (await admin.get("/console/account")).text, "there is one"
+    await visitor.sign_in(admin.name, admin.password)
+    assert "Sign out other sessions" in (await admin.get("/console/account")).text
+    async with signed_in(service) as stranger:
+        assert (await admin.post("/console/account/sessions/end")).status_code == 303
+        assert is_inside(await stranger.get("/console/account"))
+    assert said(await admin.get("/console/account")) == "1 other session ended."
+    assert leads_to_sign_in(await visitor.get("/console/account"))
+    assert await rows(
+        service,
+        "SELECT detail::jsonb -> 'sessions' FROM audit_log WHERE action = 'user.session.end' AND author = $1",
+        f"console:{admin.name}",
+    ) == [("1",)]
+
+
 # Forms of others
 
 

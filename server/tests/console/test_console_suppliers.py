@@ -137,7 +137,7 @@ async def test_settings_that_were_changed_meanwhile_are_not_overwritten(market: 
     sent = await fill(admin, SETTINGS, version=version, **form)
     again = (await admin.get(sent.headers["location"])).text
     refused = text_of(again)
-    assert "Somebody else changed this while your form was open" in refused and "Calls per second 3 7" in refused
+    assert "Somebody else changed this while your form was open" in refused and "Rate limit 3 7" in refused
     assert (await settings_of(market, "rt:near"))["perSecond"] == 3
     assert re.search('value="7"[^>]*id="field-perSecond"', again), "the form has what was filled in"
     await does(admin, SETTINGS, version=hidden(again), **form)

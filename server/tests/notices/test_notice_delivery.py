@@ -329,7 +329,7 @@ async def test_without_a_mail_server_nothing_is_mailed_and_the_console_says_so(s
         async with notice_worker(service) as one:
             assert await all_told(one) == 0
         page = (await own.get("/console/notices")).text
-        assert "This service sends no email" in page and "Top-up approved: 20.00 USD" in page
+        assert "Email is off." in page and "Top-up approved: 20.00 USD" in page
         assert (await own.get("/console/mails")).status_code == 404
     async with signed_in(service) as admin:
         assert (await admin.get("/console/mails")).status_code == 404

@@ -14,6 +14,7 @@ from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.suppliers.contract import Health
 from support.api_client import ApiClient, Service, running_service
 from support.browser import signed_in
+from support.console.operator_pages import see
 from support.money.recharges import advance, recharged, shown
 from support.notices.smtp_server import Mail, SmtpServer
 from support.notices.told import all_told, facts, notice_worker, rows, user
@@ -73,6 +74,10 @@ async def test_without_a_threshold_25_and_10_percent_of_the_last_topup_are_told_
     await tops_up(service, dealer, "20.00")
     [reviewed] = await told(service, mails)
     assert "Top-up approved: 20.00 USD" in reviewed.message["Subject"]
+    async with signed_in(service) as admin, signed_in(service, "finance", dealer.tenant_id) as finance:
+        terms = await see(admin, f"/console/dealers/{dealer.tenant_id}")
+        assert "Low balance notice below 25 % of the last top-up: 5.00 USD" in terms
+        assert "Low balance notice below 5.00 USD 25 % of the balance" in await see(finance, "/console/wallet")
     await buys(dealer, 9)  # 3.80 left
     [quarter] = await told(service, mails)
     assert "below 5.00 USD, 25 % of the balance after your last top-up" in " ".join(quarter.plain.split())

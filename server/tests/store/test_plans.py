@@ -18,6 +18,7 @@ from dealer_server.rules.retention.retention import Kind
 from dealer_server.store.console import supplier_work, webhooks
 from dealer_server.store.console.incidents import findings, receivers, waiting
 from dealer_server.store.profiles import install
+from dealer_server.store.webhooks import log
 from support.api_client import ApiClient, Service, running_service
 from support.databases import database_named
 from support.money.recharges import plans, recharged
@@ -200,6 +201,27 @@ async def test_the_incidents_of_the_console_are_found_by_key(database_url: str, 
     await database.close()
     scans += await _scans(database_url, statements, GROWING | LOGS | {"refund", "refund_line"})
     assert not [scan for scan in scans if not scan.startswith(WAITING_INDEXES)], "\n".join(scans)
+
+
+async def test_a_dealers_deliveries_are_counted_by_the_index_alone(database_url: str):
+    database = await Database.open(database_url)
+    async with database.connection() as connection:
+        counted = []
+        for number in range(2):
+            tenant_id = await store.tenant.create(connection, f"Counted {number}", 0)
+            await connection.execute(BACKLOG.format(tenant_id=tenant_id))
+            counted.append(await log.count(connection, tenant_id, log.Filter(own_only=True), 2 * DEAD_DELIVERIES))
+        await connection.execute("VACUUM (ANALYZE) webhook_delivery")
+        explained = await connection.fetch(f"EXPLAIN {log._COUNT_OWN.replace('$1', str(tenant_id))}")
+        found = await log.count(connection, tenant_id, log.Filter(own_only=True))
+        rt = "UPDATE webhook_delivery SET event_type = 'RT_X' WHERE tenant_id = $1 AND order_id > 10"
+        await connection.execute(rt, tenant_id)
+        others = await log.count(connection, tenant_id, log.Filter(own_only=True))
+    await database.close()
+    assert counted == [2 * DEAD_DELIVERIES] * 2
+    assert found == log.MOST_COUNTED + 1 and others == 20
+    plan = "\n".join(line for (line,) in explained)
+    assert "Index Only Scan using webhook_delivery_pkey" in plan and "Seq Scan" not in plan, plan
 
 
 async def _trade(dealer: ApiClient, receiver: Receiver) -> None:

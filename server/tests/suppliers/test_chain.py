@@ -257,7 +257,7 @@ async def test_a_suspension_at_a_is_seen_at_b_and_can_be_ended_there(two: Two):
     there = {"profileId": int(only(bought)["profileId"])}
     assert (await two.at_a.post("/test/profile/advance", there | {"step": "START"})).code == "000000"
     await two.until(data["orderNo"], lambda order: only(order).get("esimStatus") == "IN_USE")
-    await asyncio.sleep(1.1)  # suspendedAt is in whole seconds, and counts only if it is after B heard that it is in use
+    await asyncio.sleep(1.1)  # suspendedAt is in whole seconds; it counts if B heard of the use before
     assert (await two.at_a.post("/esim/profile/suspend", there)).code == "000000"
     seen = only(await two.until(data["orderNo"], lambda order: only(order).get("suspended", False)))
     assert (seen["esimStatus"], seen["planUseStatus"]) == ("IN_USE", "STARTED")

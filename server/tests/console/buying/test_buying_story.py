@@ -68,7 +68,7 @@ async def test_a_file_is_dropped_on_its_field(chromium: Chromium, boss: Browser,
     page = await context.new_page()
     await page.goto(f"{boss.url}/console/bulk")
     root, field = page.locator("html"), page.get_by_label("CSV file")
-    await expect(page.get_by_text("Drop a file here")).to_be_visible()
+    await expect(page.get_by_text("or drop it here")).to_be_visible()
     if scripts:
         await drag(page, page.get_by_role("heading", level=1), file, "dragEnter", "dragOver")
         await expect(root).to_have_class(re.compile("dragging"))

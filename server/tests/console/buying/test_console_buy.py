@@ -51,7 +51,14 @@ async def test_the_catalogue_tells_what_a_gigabyte_costs(
 ):
     await service.change(dealer.tenant_id, prices={"FR-3GB-30D": price})
     page = await see(clerk, "/console/catalogue?q=FR-3GB-30D")
-    assert f"3 GB 30 days {per_gb} USD {price} USD" in page, page
+    assert f"FR-3GB-30D 30 days {per_gb} USD {price} USD Buy" in page, page
+
+
+async def test_the_catalogue_names_each_place_once_above_its_packages(clerk: Browser):
+    by_place = (await clerk.get("/console/catalogue?q=FR-")).text
+    assert by_place.count('scope="rowgroup"') == 1 and by_place.count(">Buy<") > 5
+    by_price = (await clerk.get("/console/catalogue?q=FR-&sort=price")).text
+    assert 'scope="rowgroup"' not in by_price and "France · " in by_price
 
 
 async def test_the_catalogue_filters_by_place_kind_data_days_and_price(clerk: Browser):

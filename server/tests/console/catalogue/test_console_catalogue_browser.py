@@ -96,7 +96,7 @@ async def test_no_answer_to_a_form_has_a_barrier(
     await sign_in(page, service, NAME)
     await page.goto(f"{service.url}/console/price-lists/new")
     await page.get_by_label("Name").fill(f"Seen at {width}")
-    await page.get_by_label("Markup, percent").fill("-20")
+    await page.get_by_label("Markup").fill("-20")
     await page.get_by_role("button", name="Create price list").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"Seen at {width}")
     file = tmp_path / "file.csv"

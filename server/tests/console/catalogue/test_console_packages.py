@@ -178,3 +178,22 @@ async def test_only_admins_edit(service: Service, dealer: ApiClient, role: str, 
     async with signed_in(service, "admin", dealer.tenant_id) as theirs:
         assert (await theirs.get(HOME)).status_code == 404
         assert (await theirs.get("/console/packages/export.csv")).status_code == 404
+
+
+async def test_data_is_a_number_and_its_unit_and_bytes_stay_bytes(admin: Browser):
+    await does(admin, "/console/packages/new", **NEW | {"packageCode": "UNIT", "dataBytes": "512", "dataUnit": "MB"})
+    assert "512 MB" in await see(admin, "/console/packages/UNIT")
+    page = (await admin.get("/console/packages/UNIT/edit")).text
+    assert 'name="dataBytes" value="512"' in page and "<option selected>MB</option>" in page
+    await does(admin, "/console/packages/UNIT/edit", dataBytes="1500000001", dataUnit="")
+    page = (await admin.get("/console/packages/UNIT/edit")).text
+    assert 'name="dataBytes" value="1500000001"' in page and '<option value="" selected>bytes</option>' in page
+
+
+async def test_the_template_of_an_import_can_be_imported(admin: Browser):
+    page = await see(admin, "/console/packages/import")
+    assert all(name in page for name in importing.NAMES), "every column is told of"
+    template = await admin.get("/console/packages/template.csv")
+    assert "attachment" in template.headers["content-disposition"]
+    sent = await fill(admin, "/console/packages/preview", files={"file": template.content})
+    assert "1 package: 1 new" in text_of(sent.text)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import pytest
 from playwright.async_api import Browser as Chromium
@@ -97,53 +98,76 @@ async def test_a_dealer_is_chosen_among_500_by_keyboard(chromium: Chromium, serv
 
 
 @pytest.mark.parametrize("scripts", [True, False])
-async def test_filters_in_force_are_chips_that_take_them_away(
+async def test_filters_in_force_are_marked_and_can_be_taken_back(
     chromium: Chromium, service: Service, operator: None, scripts: bool
 ) -> None:
     async with page_of(chromium, service, java_script_enabled=scripts) as page:
         await page.goto(
             f"{service.url}/console/orders?dealer=20001&status=FAILED&from=2026-01-05&to=2026-01-05&sort=created&before=9&trail=~"
         )
-        chips = page.get_by_role("list", name="Filters in force").get_by_role("link")
-        await expect(chips).to_have_text(
-            [
-                re.compile("Dealer: Shop 1 · 20001"),
-                re.compile("Status: Failed"),
-                re.compile("Day: 2026-01-05"),
-                "Clear all",
-            ]
-        )
+        taken = page.locator("#main").get_by_role("link", name="Remove filter")
+        await expect(taken).to_have_count(3)
+        await expect(page.locator(".filter-days > summary")).to_have_text("Date: 2026-01-05")
         assert not scripts or await barriers(page) == []
-        await page.get_by_role("link", name="Remove filter Day: 2026-01-05").press("Enter")
+        await page.get_by_role("link", name="Remove filter Date").press("Enter")
         await expect(page).to_have_url(f"{service.url}/console/orders?dealer=20001&status=FAILED&sort=created")
+        await expect(page.locator(".filter-days > summary")).to_have_text("Date: Any time")
         await page.get_by_role("link", name="Remove filter Dealer").press("Enter")
         await expect(page).to_have_url(f"{service.url}/console/orders?status=FAILED&sort=created")
-        await expect(page.get_by_label("Status")).to_have_value("FAILED")
-        await expect(chips).to_have_count(1)
-        await page.goto(f"{service.url}/console/orders?dealer=nobody&status=ODD&from=2026-13-01&to=2026-01-05")
-        await expect(chips).to_have_text([re.compile("To: 2026-01-05")])
-        await page.goto(f"{service.url}/console/reports?from=2026-01-01&to=2026-01-05&by=day")
-        await expect(chips).to_have_text([re.compile("From: 2026-01-01"), re.compile("To: 2026-01-05"), "Clear all"])
+        await expect(page.get_by_label("Status", exact=True)).to_have_value("FAILED")
         await page.goto(f"{service.url}/console/audit?author=ann&action=order.note&from=nonsense")
-        await page.get_by_role("link", name="Clear all").press("Enter")
+        await page.get_by_role("link", name="Clear filters").first.press("Enter")
         await expect(page).to_have_url(f"{service.url}/console/audit")
-        await expect(chips).to_have_count(0)
+        await expect(taken).to_have_count(0)
+        await page.goto(f"{service.url}/console/reports?from=2026-01-01&to=2026-01-05&by=day")
+        chips = page.get_by_role("list", name="Filters in force").get_by_role("link")
+        await expect(chips).to_have_text([re.compile("From: 2026-01-01"), re.compile("To: 2026-01-05"), "Clear all"])
 
 
-async def test_on_a_phone_filters_in_force_are_told_and_fold(
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_days_are_chosen_by_a_range_or_two_dates_and_kept_by_tabs(
+    chromium: Chromium, service: Service, operator: None, scripts: bool
+) -> None:
+    today = service.database.clock.now().date()
+    async with page_of(chromium, service, java_script_enabled=scripts) as page:
+        await page.goto(f"{service.url}/console/orders?dealer=20001")
+        days = page.locator(".filter-days")
+        await days.locator("summary").click()
+        assert not scripts or await barriers(page) == []
+        await days.get_by_role("link", name="7 days").click()
+        week = f"from={today - timedelta(days=6)}&to={today}"
+        await expect(page).to_have_url(f"{service.url}/console/orders?dealer=20001&{week}")
+        await expect(days.locator("summary")).to_have_text("Date: 7 days")
+        await page.get_by_role("link", name="Failed", exact=True).click()
+        await expect(page).to_have_url(re.compile(f"{week}.*status=FAILED"))
+        await expect(page.get_by_role("link", name="Failed", exact=True)).to_have_attribute("aria-current", "page")
+        await days.locator("summary").click()
+        await days.get_by_label("From").fill("2026-01-02")
+        await days.get_by_label("To").fill("2026-01-05")
+        await days.get_by_role("button", name="Apply").click()
+        await expect(days.locator("summary")).to_have_text("Date: 2026-01-02 to 2026-01-05")
+        await expect(page).to_have_url(re.compile("status=FAILED.*from=2026-01-02&to=2026-01-05"))
+        if scripts:
+            await days.locator("summary").click()
+            await expect(days.get_by_label("From")).to_be_visible()
+            await page.keyboard.press("Escape")
+            await expect(days.get_by_label("From")).to_be_hidden()
+
+
+async def test_on_a_phone_filters_in_force_stay_and_the_others_fold(
     chromium: Chromium, service: Service, operator: None
 ) -> None:
     async with page_of(chromium, service, viewport=PHONE, has_touch=True) as page:
         await page.goto(f"{service.url}/console/orders?status=FAILED")
-        await expect(page.get_by_label("Status")).to_be_hidden()
-        chip = page.get_by_role("link", name="Remove filter Status: Failed")
-        await expect(chip).to_be_visible()
+        await expect(page.get_by_label("Status", exact=True)).to_be_visible()
+        await expect(page.get_by_label("Package", exact=True)).to_be_hidden()
         await page.locator(".filter-more").tap()
-        await expect(page.get_by_label("Status")).to_be_visible()
-        await chip.tap()
+        await expect(page.get_by_label("Package", exact=True)).to_be_visible()
+        await page.get_by_role("link", name="Remove filter Status").tap()
         await expect(page).to_have_url(f"{service.url}/console/orders")
+        await expect(page.get_by_label("Status", exact=True)).to_be_hidden()
         await page.goto(f"{service.url}/console/orders?status=SOMEHOW")
-        await expect(page.get_by_label("Status")).to_be_visible()  # what is wrong is not hidden
+        await expect(page.get_by_label("Status", exact=True)).to_be_visible()  # what is wrong is not hidden
 
 
 async def test_a_form_outlives_its_session(

@@ -62,11 +62,24 @@ async def test_an_esim_is_found_by_the_end_of_its_iccid(
 
 async def test_packages_and_dealers_are_found_by_a_part_of_their_name(dealer: ApiClient, admin: Browser) -> None:
     page = await see(admin, "/console/search?q=test-")
-    assert "TEST-OK" in page and "package code" not in page and "All packages that match" in page
+    assert "TEST-OK" in page and "package code" not in page and re.search(r"Show all \d+ packages", page)
     assert 'href="/console/packages?q=test-"' in (await admin.get("/console/search?q=test-")).text
     assert "package name" in await see(admin, "/console/search?q=7 days") and "newest" not in page
     assert (await admin.get("/console/search?q=test-ok")).headers["location"] == "/console/packages/TEST-OK"
     assert "No match for" in await see(admin, "/console/search?q=no-such-thing-here")
+
+
+async def test_a_dealer_finds_what_it_can_buy_and_the_list_of_a_number(service: Service, dealer: ApiClient) -> None:
+    topup = (await dealer.post("/account/topup", {"transactionId": "search-1", "amount": "5"})).data["topupNo"]
+    async with signed_in(service, "finance", int(dealer.tenant_id)) as own:
+        page = (await own.get("/console/search?q=TEST-")).text
+        total = re.search(r'href="/console/catalogue\?q=TEST-">Show all (\d+) packages<', page)
+        assert total and int(total[1]) > 8 and page.count('class="list-group-item list-group-item-action hit"') == 8
+        assert f"{total[1]} packages" in (await own.get("/console/catalogue?q=TEST-")).text
+        there = (await own.get(f"/console/search?q={topup}")).headers["location"]
+        assert there.startswith("/console/wallet/topups?before=") and topup in (await own.get(there)).text
+        empty = await see(own, "/console/search?q=no-such-thing-here")
+        assert "No match for" in empty and "Dealers A part of the name" not in empty
 
 
 # Type-ahead fields

@@ -35,7 +35,7 @@ CASES = {
         {"name": "Two tabs", "credit_limit": "0", "low_balance": "0", "markup": "0", "status": "ACTIVE"},
         {"qps": "33", "ip_allow": "203.0.113.7"},
         {"qps": "44", "ip_allow": ""},
-        "Calls per second 33 44 IP allowlist 203.0.113.7/32 empty",
+        "Rate limit 33 44 IP allowlist 203.0.113.7/32 empty",
         "The terms are changed",
     ),
     "a custom price": Case(

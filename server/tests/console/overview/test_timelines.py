@@ -15,6 +15,7 @@ from support.browser import PASSWORDS, Browser, signed_in
 from support.chromium import needs_chromium, opened
 from support.console.operator_pages import does, failed_for_good, see
 from support.console.people import WORD, sign_in
+from support.money.refunds import settled
 from support.patience import PATIENCE
 from support.supplier_setup import hop
 from support.suppliers.purchases import PurchaseFixture, purchase_fixture
@@ -83,14 +84,41 @@ async def test_a_failed_line_names_reason_and_code(market: PurchaseFixture):
     await market.client.delivered(order_no)
     async with signed_in(market.service) as admin:
         page = await see(admin, f"/console/orders/{order_no}")
-        assert re.search(r"Item 1 failed at rt:far Failed [\d :-]+ OUT_OF_STOCK: 200011", page)
+        assert re.search(r"Delivery failed at rt:far OUT_OF_STOCK: 200011 as the test wants it [\d :-]+", page)
         assert "Purchase at rt:near ended Rejected" in page
         assert "1 failed order has waited for a refund" in await see(admin, "/console")
     async with signed_in(market.service, "finance", market.client.tenant_id) as dealer:
         page = await see(dealer, f"/console/orders/{order_no}")
         assert "1 of 1 eSIM could not be delivered: the supplier had none (OUT_OF_STOCK)" in page
-        assert "Item 1 could not be delivered" in page and "200011" not in page and "rt:far" not in page
+        assert re.search(r"Delivery failed The supplier had none [\d :-]+ code OUT_OF_STOCK", page)
+        assert "200011" not in page and "rt:far" not in page
         assert "1 order failed and is not refunded" in await see(dealer, "/console")
+
+
+async def test_a_failure_of_a_supplier_that_keeps_no_purchases_is_an_event(
+    service: Service, dealer: ApiClient, admin: Browser
+):
+    lines = [{"packageCode": code, "quantity": 1, "price": "1.80"} for code in ("TEST-OK", "TEST-FAIL")]
+    orders = [(await dealer.order("TEST-FAIL")).data, (await dealer.order(amount="3.60", items=lines)).data]
+    async with signed_in(service, "finance", dealer.tenant_id) as clerk:
+        for order, subject in zip(orders, ("Delivery", "Item 2"), strict=True):
+            order = await dealer.delivered(order["orderNo"])
+            await settled(dealer, order)
+            path = f"/console/orders/{order['orderNo']}"
+            told, read = await see(admin, path), await see(clerk, path)
+            assert re.search(rf"{subject} failed at simulated [\d :-]+ Refund of 1.80 USD requested", told)
+            assert (
+                re.search(rf"{subject} failed [\d :-]+ Refund of 1.80 USD requested", read) and "simulated" not in read
+            )
+            profile = order["items"][-1]["profiles"][0]["profileId"]
+            assert f"{subject} failed" in await see(clerk, f"/console/profiles/{profile}")
+
+
+async def test_a_webhook_says_what_matters_in_a_few_words(service: Service, dealer: ApiClient, receiver: Receiver):
+    order_no = await failed_for_good(service, dealer, receiver)
+    async with signed_in(service, "developer", dealer.tenant_id) as one:
+        page = await see(one, f"/console/orders/{order_no}")
+    assert re.search(r"Webhook DELIVERY_UPDATED [\w ]*eSIM delivered 20", page) and "Order status changed" not in page
 
 
 async def test_a_dealers_timeline_tells_of_money_esims_and_webhooks(

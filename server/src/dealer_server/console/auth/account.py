@@ -3,9 +3,11 @@
 import segno
 
 from dealer_server.console.auth import sign_in
+from dealer_server.console.auth.notices import READERS
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import EVERYBODY
+from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Answer, Html, NotFound, Redirect, RequestContext
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.users import accounts, sessions
@@ -13,6 +15,8 @@ from dealer_server.operations.users import one_time_codes as totp_operations
 from dealer_server.operations.users.attempts import TooManyTries
 from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import totp
+from dealer_server.rules.notices.notice import address
+from dealer_server.store.console import user as console_user
 from dealer_server.store.console.user import Place
 
 ACCOUNT, TOTP, PASSWORD = "/console/account", "/console/account/totp", "/console/account/password"
@@ -98,6 +102,12 @@ async def end_session(context: RequestContext) -> Redirect:
     return Redirect(ACCOUNT, "That session is ended.")
 
 
+@action("/console/account/sessions/end", EVERYBODY)
+async def end_other_sessions(context: RequestContext) -> Redirect:
+    ended = await sessions.end_other_sessions(context.parts.database, context.session)
+    return Redirect(ACCOUNT, f"{many(ended, 'other session').capitalize()} ended.")
+
+
 async def _password_refused(context: RequestContext, error: str) -> Html:
     return _password(context, error) if context.session.must_change else await _account(context, error)
 
@@ -107,11 +117,17 @@ def _password(context: RequestContext, error: str = "") -> Html:
 
 
 async def _account(context: RequestContext, error: str = "") -> Html:
-    account, places = await sessions.list_sessions(context.parts.database, context.user.user_id, context.now)
+    database, user_id = context.parts.database, context.user.user_id
+    account, places = await sessions.list_sessions(database, user_id, context.now)
+    async with database.connection() as connection:
+        profile = await console_user.one(connection, user_id)
     return Html(
         400 if error else 200,
         account=account,
         error=error,
+        profile=profile,
+        notices=context.user.full_role in READERS,
+        address=address(profile.mail, profile.name),
         places=[(place, _browser_name(place)) for place in places],
         current=context.session.session_id,
     )

@@ -1,7 +1,7 @@
 """What is a user told of, by which way, and what became of it? For operators and dealers alike."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from dealer_server.console.shared.request_context import Html, Redirect, Request
 from dealer_server.operations.notices import confirm, settings
 from dealer_server.operations.notices.settings import Listener
 from dealer_server.operations.users.attempts import TooManyTries
-from dealer_server.rules.notices.notice import OPERATORS, address, types_of
+from dealer_server.rules.notices.notice import OPERATORS, ROLES, AnyNoticeType, address, types_of
 from dealer_server.rules.notices.texts import LABELS, Text, text_of
 from dealer_server.store.notices import confirmations, listing, recipients
 from dealer_server.store.notices.listing import Outcome
@@ -23,6 +23,25 @@ NOTICES = "/console/notices"
 MAILED = "Open the link sent to {}: notices go there once the address is confirmed"
 READERS = ("op:admin", "op:finance", "op:support", *DEALERS)
 """Who is told of anything."""
+
+
+_GROUPS: Mapping[str, Sequence[AnyNoticeType]] = {
+    "Money": ("LOW_BALANCE", "TOPUP_REVIEWED", "PRICE_CHANGED"),
+    "Customers": ("PLANS_ENDING",),
+    "Integration": ("RECEIVER_FAILING",),
+    "Supply": ("SUPPLIER_DOWN", "STOCK_LOW"),
+    "Work": ("QUEUE_OLD",),
+}
+assert {name for group in _GROUPS.values() for name in group} == set(ROLES), "every notice is in a group"
+
+
+class Choice(NamedTuple):
+    """A kind of notice that a user may switch off."""
+
+    name: str
+    label: str
+    text: str
+    on: bool
 
 
 class Row(NamedTuple):
@@ -58,7 +77,7 @@ async def notices(context: RequestContext) -> Html:
         expired=unconfirmed is not None and unconfirmed.expires_at <= context.now,
         address=address(setting.mail, user.name),
         name_is_address=bool(address("", user.name)),
-        types=[(name, *LABELS[name], name not in setting.off) for name in own],
+        groups=_grouped(own, setting.off),
         rows=rows,
         labels={name: label for name, (label, _) in LABELS.items()},
         url=url,
@@ -66,6 +85,15 @@ async def notices(context: RequestContext) -> Html:
         digest_hour=context.parts.settings.digest_hour,
         pages=params.pager(context, NOTICES, following, shown=len(rows), word="notice"),
     )
+
+
+def _grouped(own: Collection[str], off: Collection[str]) -> list[tuple[str, list[Choice]]]:
+    """What a user may be told of, by purpose."""
+    chosen = {
+        title: [Choice(name, *LABELS[name], name not in off) for name in names if name in own]
+        for title, names in _GROUPS.items()
+    }
+    return [(title, choices) for title, choices in chosen.items() if choices]
 
 
 @action(NOTICES, READERS)

@@ -102,17 +102,17 @@ def _of_deliveries(deliveries: Sequence[Delivery], developer: bool) -> Iterator[
 
 
 def settled_text(history: History) -> str:
-    """What there is to say of an order without a concern."""
+    """What there is to say of an order without a concern, beside its state."""
     order = history.order
     ready = sum(profile.made and not (profile.refunded or profile.cancelled) for profile in order.profiles)
     failed = [profile.profile_id for profile in order.profiles if profile.failed]
     if len(failed) == len(order.profiles):
-        what = "The recharge" if order.recharges is not None else "The order"
+        why = _why_failed(failed, _latest(history)).removeprefix(": ")
         returned = f"{money.shown(order.refund_amount, order.currency)} returned to your wallet."
-        return f"{what} could not be delivered{_why_failed(failed, _latest(history))}. {returned}"
+        return f"{why[:1].upper()}{why[1:]}. {returned}" if why else returned
     if not ready:
-        return "Fully refunded or cancelled."
+        return "" if order.order_status == "REFUNDED" else "Refunded or cancelled"
     if order.recharges is not None:
         return "The recharge is applied."
     gone = len(order.profiles) - ready
-    return f"{many(ready, 'eSIM')} delivered{f', {gone} refunded or cancelled' if gone else ''}."
+    return f"{many(ready, 'eSIM')}{f', {gone} refunded or cancelled' if gone else ''}"

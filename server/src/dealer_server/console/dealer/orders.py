@@ -13,6 +13,7 @@ from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_F
 from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.refunds import refund_by_form
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.operations.recharges.offers import rechargeable
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
@@ -74,6 +75,10 @@ async def show_order(context: RequestContext) -> Html:
         remark = await console_orders.remark(*key)
         in_review = await dealer.in_review(connection, context.tenant_id, [one.profile_id for one in order.profiles])
         suppliers = {row.code: row for row in await console_suppliers.list_suppliers(connection)}
+        shown = [profile.profile_id for profile in order.profiles[:PROFILES]]
+        money_mover = permissions(context.user).money and order.recharges is None
+        fit = (connection, context.parts.catalogue(), context.tenant_id, shown)
+        can_recharge = await rechargeable(*fit) if money_mover else set()
     profiles = profile_views(context, order, blocked)
     return Html(
         order=order,
@@ -83,6 +88,7 @@ async def show_order(context: RequestContext) -> Html:
         profiles=profiles[:PROFILES],
         profile_count=len(profiles),
         in_review=in_review,
+        rechargeable=can_recharge,
         recharged=await recharged_by(context, order),
         refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
         events=timeline.events(history),

@@ -22,7 +22,7 @@ async def show_report(context: RequestContext) -> Html:
     return Html(
         400 if asked.problem else 200,
         report=found,
-        chart=reports.chart(found, {"revenue": "Spent", "refunds": "Refunds"}),
+        chart=reports.chart(found, {"revenue": "Spent"}),
         presets=[(name, title, reports.address(REPORTS, context, asked, **{"range": name, "from": "", "to": ""}))
                  for name, title in PRESETS.items()],
         keys=[(name, reports.WORDS[name]) for name in KEYS],

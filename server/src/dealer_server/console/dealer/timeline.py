@@ -1,9 +1,20 @@
 """Everything that happened to a dealer's order, or to one of its eSIMs, as one timeline. Suppliers are not named."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server.console.shared.timeline import Event, changes_text, in_order, profile_events, recharge_events, runs
+from dealer_server.console.shared.timeline import (
+    FAILED,
+    Event,
+    changes_text,
+    failure_events,
+    failure_title,
+    in_order,
+    profile_events,
+    recharge_events,
+    runs,
+)
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.delay import refused_text
 from dealer_server.rules.money import money
@@ -23,13 +34,15 @@ DELIVERIES, REFUNDS = 50, 20
 
 
 class History(NamedTuple):
-    """What is stored about an order, or about one eSIM of it, and may be told to its dealer."""
+    """What is stored about an order, or about one eSIM of it, and may be told to its dealer. `failed_at`: of eSIMs that
+    failed."""
 
     order: Order
     movements: Sequence[Movement]
     purchases: Sequence[Purchase]
     calls: Sequence[SupplierCall]
     lives: Sequence[ProfileTimes]
+    failed_at: Mapping[int, datetime]
     recharges: Sequence[RechargeTimes]
     refunds: Sequence[RefundRow]
     refusals: Mapping[int, Sequence[tuple[str, str]]]
@@ -65,6 +78,7 @@ async def _of_esims(connection: Connection, order: Order, span: range) -> Histor
         purchases=await console_orders.purchases(connection, tenant_id, span, EVENTS),
         calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
         lives=await console_orders.lives(connection, order, span, EVENTS),
+        failed_at=await console_orders.failed_at(connection, order, span),
         recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
         refunds=(),
         refusals=await _refusals(connection, order),
@@ -83,10 +97,10 @@ def events(history: History) -> list[Event]:
     return in_order(
         (
             *recharge_events(history.recharges, history.order.order_id, bought=bool(history.purchases)),
+            *_failures(history),
             *_refunds(history),
             *_money(history),
             *_calls(history),
-            *_failures(history),
             *profile_events(history.order, history.lives, suppliers=False),
             *_deliveries(history),
         )
@@ -121,17 +135,17 @@ def _calls(history: History) -> Iterator[Event]:
 
 
 def _failures(history: History) -> Iterator[Event]:
-    lines = {profile.profile_id: item.line + 1 for item in history.order.items for profile in item.profiles}
-    failed = {profile.profile_id for profile in history.order.profiles if profile.failed}
+    lines = {profile.profile_id: item.line for item in history.order.items for profile in item.profiles}
     last = {purchase.profile_id: purchase for purchase in history.purchases}
+    unbought = {profile_id: at for profile_id, at in history.failed_at.items() if profile_id not in last}
+    yield from failure_events(history.order, unbought, suppliers=False)
     for purchase in last.values():
-        if purchase.profile_id in failed and purchase.finished_at is not None:
+        if purchase.profile_id in history.failed_at and purchase.finished_at is not None:
             code = (purchase.reason or "").partition(":")[0]
-            title = f"Item {lines[purchase.profile_id]} could not be delivered"
-            if history.order.recharges is not None:
-                title = "The recharge could not be applied"
-            facts = [("code", code)] if refused_text(code) else ()
-            yield Event(purchase.finished_at, "alert-circle", title, "FAILED", refused_text(code), facts)
+            title = failure_title(history.order, lines[purchase.profile_id], "")
+            why = refused_text(code)
+            facts = [("code", code)] if why else ()
+            yield Event(purchase.finished_at, FAILED, title, text=f"{why[:1].upper()}{why[1:]}", facts=facts)
 
 
 def refusal_text(refusals: Iterable[tuple[str, str]]) -> str:

@@ -5,6 +5,7 @@ from typing import get_args
 
 import msgspec
 
+from dealer_server.console.find import dates
 from dealer_server.console.shared import params, statement
 from dealer_server.console.shared.calls import blaming, call
 from dealer_server.console.shared.page import MenuEntry, action, download, page
@@ -14,9 +15,10 @@ from dealer_server.console.shared.request_context import Download, Html, Redirec
 from dealer_server.operations import versions
 from dealer_server.operations.tenants.set_terms import Terms, describe, set_tenant, texts
 from dealer_server.operations.topups import request as topup_requests
-from dealer_server.rules.notices.low_balance import PERCENTS
+from dealer_server.rules.notices.low_balance import PERCENTS, limits
 from dealer_server.rules.refusal import ParameterEmpty, ParameterInvalid
 from dealer_server.store.console import dealer
+from dealer_server.store.wallets import ledger
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import PayMethod
 
@@ -36,13 +38,16 @@ async def wallet(context: RequestContext) -> Html:
         packages = await dealer.packages(connection, tenant_id, [entry.order_id for entry in entries.entries])
         waiting = await dealer.waiting_topups(connection, tenant_id)
         terms = await describe(connection, tenant_id)
+        topped_up = await ledger.balance_after_topup(connection, tenant_id)
     return Html(
         wallet=wallet,
         version=versions.version_of(texts({"lowBalanceThreshold": terms["lowBalanceThreshold"]})),
         statement=entries,
+        dates=dates.of(context, WALLET),
         packages=packages,
         waiting=waiting,
         percents=PERCENTS,
+        low_limits=limits(topped_up, wallet.currency) if topped_up else (),
         topups=topups.rows,
         entry_types=statement.ENTRY_TYPES,
         pay_methods=PAY_METHODS,

@@ -9,18 +9,20 @@ from dealer_server.console.shared.permissions import permissions
 from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.console.shared.words import State
 from dealer_server.db.connection import Connection
+from dealer_server.rules.catalogue import choosing
+from dealer_server.rules.catalogue.choosing import Choice
 from dealer_server.rules.orders import identity
 from dealer_server.rules.search import query
 from dealer_server.rules.search.query import Query
-from dealer_server.store.console import packages
+from dealer_server.store.console import dealers, packages
 from dealer_server.store.console import search as named
+from dealer_server.store.console.packages import PackageFilter
 from dealer_server.store.console.search import OrderFacts, ProfileHit
 from dealer_server.store.search import find, lookup
 from dealer_server.store.search.find import IccidHit, TextHit
+from dealer_server.store.tenants import tenant
 
 MOST = 8
-_LISTS = {"Dealers": "/console/dealers", "Packages": "/console/packages"}
-"""Lists that take the text as a filter."""
 
 
 class Hit(NamedTuple):
@@ -38,11 +40,22 @@ class Hit(NamedTuple):
 
 
 class Group(NamedTuple):
-    """`more`: a list of all that match, where there are others."""
+    """`total`: how many match, such as 12, or 8+ where that is not counted. `more`: a list of all of them, where there
+    are others."""
 
     name: str
     hits: Sequence[Hit]
+    total: str
     more: str
+
+
+class Part(NamedTuple):
+    """Hits of one kind. `total`: how many match, None where there are no others than these. `path`: a list that takes
+    the text as a filter."""
+
+    hits: Sequence[Hit]
+    total: int | None = None
+    path: str = ""
 
 
 class Found(NamedTuple):
@@ -61,26 +74,29 @@ async def hits(context: RequestContext, text: str, before: int | None) -> Found:
     asked = query.read(text)
     if before is not None:
         of_texts, further = await _of_texts(context, asked, before)
-        return Found(_groups(asked, ("Orders", of_texts)), further)
+        return Found(_groups(asked, ("Orders", Part(of_texts)), more_orders=further is not None), further)
     named_groups, (of_texts, further) = await asyncio.gather(_by_keys(context, asked), _of_texts(context, asked, None))
     whole, others = named_groups
     known = {hit.href for hit in whole}
     orders = [*whole, *(hit for hit in of_texts if hit.href not in known)]
-    return Found([*_groups(asked, ("Orders", orders)), *others], further)
+    return Found([*_groups(asked, ("Orders", Part(orders)), more_orders=further is not None), *others], further)
 
 
 async def _by_keys(context: RequestContext, asked: Query) -> tuple[list[Hit], list[Group]]:
     """Orders that are named whole, and the other groups."""
-    tenant_id = context.user.tenant_id
+    tenant_id, none = context.user.tenant_id, Part(())
     async with context.parts.database.connection() as connection:
         return await _orders(connection, tenant_id, asked), _groups(
             asked,
-            ("eSIMs", await _profiles(connection, tenant_id, asked)),
-            ("Dealers", await _dealers(connection, asked) if tenant_id is None else []),
-            ("Packages", await _packages(connection, asked) if tenant_id is None else []),
-            ("Suppliers", await _suppliers(connection, asked) if tenant_id is None else []),
-            ("Webhook deliveries", await _deliveries(connection, context, asked)),
-            ("Refused calls", await _refused_calls(connection, context, asked)),
+            ("eSIMs", Part(await _profiles(connection, tenant_id, asked))),
+            ("Dealers", await _dealers(connection, asked) if tenant_id is None else none),
+            (
+                "Packages",
+                await (_packages(connection, asked) if tenant_id is None else _offers(connection, context, asked)),
+            ),
+            ("Suppliers", Part(await _suppliers(connection, asked)) if tenant_id is None else none),
+            ("Webhook deliveries", Part(await _deliveries(connection, context, asked))),
+            ("Refused calls", Part(await _refused_calls(connection, context, asked))),
         )
 
 
@@ -109,14 +125,16 @@ async def _of_texts(context: RequestContext, asked: Query, before: int | None) -
     return found, texts.further
 
 
-def _groups(asked: Query, *parts: tuple[str, Sequence[Hit]]) -> list[Group]:
-    return [_group(name, [*dict.fromkeys(hits)], asked.text) for name, hits in parts if hits]
+def _groups(asked: Query, *parts: tuple[str, Part], more_orders: bool = False) -> list[Group]:
+    return [_group(name, part, asked.text, uncounted=more_orders) for name, part in parts if part.hits]
 
 
-def _group(name: str, hits: Sequence[Hit], text: str) -> Group:
+def _group(name: str, part: Part, text: str, *, uncounted: bool) -> Group:
+    hits = [*dict.fromkeys(part.hits)]
     told = [hit._replace(why="") if text.lower() in hit.title.lower() else hit for hit in hits[:MOST]]
-    more = params.address(_LISTS[name], {"q": text}) if name in _LISTS and len(hits) > MOST else ""
-    return Group(name, told, more)
+    more = uncounted or len(hits) > MOST
+    total = f"{part.total:,}" if part.total is not None else f"{len(told)}{'+' if more else ''}"
+    return Group(name, told, total, params.address(part.path, {"q": text}) if part.path and more else "")
 
 
 async def _orders(connection: Connection, tenant_id: int | None, asked: Query) -> list[Hit]:
@@ -159,7 +177,7 @@ async def _profiles(connection: Connection, tenant_id: int | None, asked: Query)
         one.profile_id: (one, "ICCID" if one.iccid == asked.text else "profileId") for one in whole
     }
     if asked.digits:
-        for ending in await find.iccids(connection, tenant_id, asked.digits, MOST):
+        for ending in await find.iccids(connection, tenant_id, asked.digits, MOST + 1):
             found.setdefault(ending.profile_id, (ending, "end of the ICCID"))
     keys = [(one.tenant_id, one.profile_id) for one, _ in found.values()]
     facts = await named.profile_facts(connection, keys)
@@ -176,8 +194,8 @@ async def _profiles(connection: Connection, tenant_id: int | None, asked: Query)
     ]
 
 
-async def _dealers(connection: Connection, asked: Query) -> list[Hit]:
-    return [
+async def _dealers(connection: Connection, asked: Query) -> Part:
+    found = [
         Hit(
             f"/console/dealers/{dealer.tenant_id}",
             dealer.name,
@@ -186,26 +204,49 @@ async def _dealers(connection: Connection, asked: Query) -> list[Hit]:
         )
         for dealer in await named.dealers(connection, asked.text)
     ]
+    count = await dealers.count_dealers(connection, asked.text) if len(found) > MOST else None
+    return Part(found, count, "/console/dealers")
 
 
-async def _packages(connection: Connection, asked: Query) -> list[Hit]:
+async def _packages(connection: Connection, asked: Query) -> Part:
     found = [code for code, _ in await lookup.packages(connection, asked.text, MOST + 1)]
     known = await packages.by_code(connection, found)
-    return [
+    count = await packages.count_packages(connection, PackageFilter(asked.text)) if len(found) > MOST else None
+    told = [
         Hit(
             f"/console/packages/{one.package_code}",
             one.package_code,
             one.package_name,
             "package code" if asked.text.lower() in one.package_code.lower() else "package name",
             code=True,
-            state=None
-            if one.status == "ON_SALE"
-            else State(words.text(one.status), words.tone(one.status), one.status),
+            state=_sale(one.status),
             amount=one.price,
             currency=one.currency,
         )
         for one in (known[code] for code in found if code in known)
     ]
+    return Part(told, count, "/console/packages")
+
+
+async def _offers(connection: Connection, context: RequestContext, asked: Query) -> Part:
+    """Packages that a dealer can buy, at its prices."""
+    if len(asked.text) < query.SHORTEST:
+        return Part(())
+    prices = await tenant.load_prices(connection, context.tenant_id)
+    found = choosing.choose(context.parts.catalogue().on_sale(prices), Choice(words=asked.text))
+    told = [
+        Hit(
+            f"/console/catalogue/{one.package.package_code}",
+            one.package.package_code,
+            one.package.package_name,
+            "package",
+            code=True,
+            amount=one.price,
+            currency=one.package.currency,
+        )
+        for one in found[: MOST + 1]
+    ]
+    return Part(told, len(found), "/console/catalogue")
 
 
 def _sale(status: str) -> State | None:

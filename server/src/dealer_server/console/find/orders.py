@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dealer_server.console.find import files, tabs
+from dealer_server.console.find import dates, files, tabs
 from dealer_server.console.shared import params
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
@@ -54,12 +54,13 @@ async def page(context: RequestContext, wanted: OrderFilter, **fields: Any) -> H
     if not faults:
         async with context.parts.database.connection() as connection:
             found = await store.list_orders(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
-    presets = [*tabs.days(context), ("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
+    presets = [("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
     return Html(
         orders=found.rows,
         pager=params.list_pager(context, ORDERS, found.next, len(found.rows), "order", oldest_first=oldest_first),
         order=order,
         tabs=await tabs.of(context, ORDERS, presets),
+        dates=dates.of(context, ORDERS),
         statuses=STATUSES,
         faults=faults,
         filtered=bool(faults) or wanted != OrderFilter(tenant_id=context.user.tenant_id),

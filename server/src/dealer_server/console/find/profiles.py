@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from dealer_server.console.find import files, tabs
+from dealer_server.console.find import dates, files, tabs
 from dealer_server.console.shared import params
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
@@ -63,6 +63,7 @@ async def page(context: RequestContext, wanted: ProfileFilter, presets: tabs.Pre
         faults=faults,
         filtered=bool(faults) or wanted != filters({}, context.user.tenant_id),
         tabs=await tabs.of(context, PROFILES, presets),
+        dates=dates.of(context, PROFILES),
         states=STATES,
         pager=params.list_pager(context, PROFILES, found.next, len(found.rows), "eSIM", oldest_first=oldest_first),
         order=order,

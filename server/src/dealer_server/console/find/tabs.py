@@ -1,7 +1,6 @@
 """Which filters does a list offer by name? Presets, and those that the user has saved."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -9,7 +8,7 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.store.console import kept
 
-Presets = Sequence[tuple[str, Mapping[str, str]]]
+Presets = Sequence[tuple[str, dict[str, str]]]
 """Names and filters."""
 
 
@@ -36,27 +35,28 @@ class Tabs(NamedTuple):
         return next((tab for tab in self.tabs if tab.current and tab.view_id is not None), None)
 
 
-def days(context: RequestContext) -> list[tuple[str, dict[str, str]]]:
-    """Presets of lists with days, in UTC."""
-    today = context.now.date()
-    yesterday, week = today - timedelta(days=1), today - timedelta(days=6)
-    return [
-        ("Today", {"from": f"{today}", "to": f"{today}"}),
-        ("Yesterday", {"from": f"{yesterday}", "to": f"{yesterday}"}),
-        ("7 days", {"from": f"{week}", "to": f"{today}"}),
-    ]
-
-
 async def of(context: RequestContext, path: str, presets: Presets, counts: Mapping[str, int] | None = None) -> Tabs:
-    """The tabs of the list at this path. `counts`: how many presets list, by their names."""
+    """The tabs of the list at this path. `counts`: how many presets list, by their names. A preset changes its own
+    filter and keeps the others, which the list has below its tabs."""
     used = {name: value for name, value in params.filters(context).items() if value}
     async with context.parts.database.connection() as connection:
-        saved = await kept.views(connection, context.user.user_id, path)
-    tabs = [Tab("All", path, not used)]
-    told = counts or {}
-    tabs += [Tab(name, params.address(path, query), used == query, listed=told.get(name, 0)) for name, query in presets]
-    tabs += [
-        Tab(view.name, f"{path}?{view.query}", used == dict(parse_qsl(view.query)), view.view_id) for view in saved
+        views = await kept.views(connection, context.user.user_id, path)
+    saved = [
+        Tab(view.name, f"{path}?{view.query}", used == dict(parse_qsl(view.query)), view.view_id) for view in views
     ]
-    known = any(tab.current for tab in tabs)
-    return Tabs(path, tabs, "" if known else urlencode(sorted(used.items())))
+    open_view = any(tab.current for tab in saved)
+    own = {name for _, query in presets for name in query}
+    others = {name: value for name, value in used.items() if name not in own}
+    told = counts or {}
+    tabs = [Tab("All", params.address(path, others), not open_view and others == used)]
+    tabs += [
+        Tab(
+            name,
+            params.address(path, others | query),
+            not open_view and others | query == used,
+            listed=told.get(name, 0),
+        )
+        for name, query in presets
+    ]
+    known = open_view or not used or used in [query for _, query in presets]
+    return Tabs(path, [*tabs, *saved], "" if known else urlencode(sorted(used.items())))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from dealer_server.console.find import choice, tabs
+from dealer_server.console.find import choice, dates, tabs
 from dealer_server.console.operator.audit_words import ACTIONS
 from dealer_server.console.shared import params, words
 from dealer_server.console.shared.page import MenuEntry, page
@@ -57,7 +57,8 @@ async def audit(context: RequestContext) -> Html:
         actions=_choices(chosen),
         said=ACTIONS.get(chosen or "", chosen or ""),
         dealer=dealer,
-        tabs=await tabs.of(context, "/console/audit", tabs.days(context)),
+        tabs=await tabs.of(context, "/console/audit", []),
+        dates=dates.of(context, "/console/audit"),
         faults=faults,
         filtered=bool(faults) or filters != ActFilter(),
         pager=params.pager(context, "/console/audit", found.next, shown=len(found.rows), word="entry"),

@@ -1,12 +1,12 @@
 """Dealers: their terms, prices, credentials, callback URLs and wallets."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
 import msgspec
 
-from dealer_server.console.find import choice
+from dealer_server.console.find import choice, dates
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.shared import keys, params, statement, uses
 from dealer_server.console.shared.calls import blaming, call
@@ -24,6 +24,7 @@ from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.access import scopes
 from dealer_server.rules.incidents.receiver import health
+from dealer_server.rules.notices import low_balance
 from dealer_server.rules.refusal import CallbackUrlRefused
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
@@ -114,8 +115,16 @@ async def show_dealer(context: RequestContext) -> Html:
             health=receiver_health(endpoint_now),
             entries=await ledger.page(connection, tenant_id, Filter(None, None, None), latest),
             markup=str(Decimal(dealer.markup_basis_points) / 100),
+            percents=low_balance.PERCENTS,
+            low_limits=await _low_limits(connection, dealer),
             sold=await _sold(connection, dealer, context.now),
         )
+
+
+async def _low_limits(connection: Connection, dealer: Dealer) -> Sequence[int]:
+    """Below which amounts is it told of a low balance, where it has no threshold of its own? Empty before a top-up."""
+    topped_up = await ledger.balance_after_topup(connection, dealer.tenant_id)
+    return low_balance.limits(topped_up, dealer.currency) if topped_up else ()
 
 
 async def _sold(connection: Connection, dealer: Dealer, now: datetime) -> Sums:
@@ -212,7 +221,7 @@ async def show_statement(context: RequestContext) -> Html:
         wallet = await console_dealer.wallet(connection, dealer.tenant_id)
         path = f"{home(dealer)}/statement"
         entries = await statement.page_of(connection, context, wallet, dealer.tenant_id, path, f"{path}.csv")
-    return Html(dealer=dealer, statement=entries, types=statement.ENTRY_TYPES)
+    return Html(dealer=dealer, statement=entries, types=statement.ENTRY_TYPES, dates=dates.of(context, path))
 
 
 @download(f"{DEALER}/statement.csv", OPERATORS, listing=True)

@@ -151,15 +151,15 @@ def _of_deliveries(history: History) -> Iterator[Concern[LineActs]]:
 
 
 def settled_text(history: History) -> str:
-    """One sentence for an order without a concern."""
+    """What there is to say of an order without a concern, beside its state."""
     order = history.order
     made = [profile for profile in order.profiles if profile.made and not profile.refunded]
     if order.order_status == "REFUNDED":
         failed = all(profile.failed for profile in order.profiles)
-        return f"Failed at {_failures(history)}. Fully refunded." if failed else "Fully refunded."
+        return f"Not delivered by {_failures(history)}." if failed else ""
     if not made:
-        return "Fully cancelled or refunded."
-    what = "The recharge is applied" if order.recharges is not None else f"{many(len(made), 'eSIM')} delivered"
+        return "Refunded or cancelled"
+    what = "The recharge is applied" if order.recharges is not None else f"{many(len(made), 'eSIM')}"
     if len(made) < len(order.profiles):
         what += f", {len(order.profiles) - len(made)} refunded or cancelled"
     return f"{what}. {_told(history)}"

@@ -118,6 +118,7 @@ async def _history(connection: Connection, context: RequestContext, owner: Owner
         calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
         recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
         lives=await console_orders.lives(connection, order, span, EVENTS),
+        failed_at=await console_orders.failed_at(connection, order, span),
         voids=await console_orders.voids(connection, tenant_id, order_id, EVENTS),
         suspensions=await console_orders.suspensions(connection, tenant_id, span, EVENTS),
         refunds=await refund.of_orders(connection, [(tenant_id, order_id)]),

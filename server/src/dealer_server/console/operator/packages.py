@@ -1,18 +1,20 @@
 """Packages: on and off sale, the import with a preview of its changes, and stock."""
 
+from collections.abc import AsyncIterator
+
+from dealer_server.console.operator.catalogue import columns
 from dealer_server.console.shared import params
 from dealer_server.console.shared.forms import uploads
-from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
 from dealer_server.console.shared.rendering import many
-from dealer_server.console.shared.request_context import Answer, Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.operations.catalogue import import_packages
 from dealer_server.operations.catalogue import load_stock as stock
 from dealer_server.operations.catalogue.below_cost import cost_text
 from dealer_server.operations.catalogue.set_status import set_package_status
 from dealer_server.operations.errors import OperatorError
-from dealer_server.rules.catalogue import importing
 from dealer_server.rules.catalogue.package import Package, data_text
 from dealer_server.store.console import packages as console_packages
 from dealer_server.store.console.packages import PackageFilter
@@ -63,7 +65,17 @@ async def set_status(context: RequestContext) -> Redirect:
 
 @page(IMPORT, OPERATOR_ADMINS, "operator/import.html")
 async def choose(context: RequestContext) -> Html:
-    return Html(columns=importing.COLUMNS)
+    return Html(about=columns.ABOUT, needed=columns.NEEDED, optional=columns.OPTIONAL)
+
+
+@download(f"{PACKAGES}/template.csv", OPERATOR_ADMINS)
+async def template(_: RequestContext) -> Download:
+    """A file to begin with."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield columns.template().encode()
+
+    return Download("packages-template.csv", "text/csv; charset=utf-8", chunks())
 
 
 @action(f"{PACKAGES}/preview", OPERATOR_ADMINS, "operator/import_preview.html")

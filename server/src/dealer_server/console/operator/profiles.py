@@ -148,6 +148,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         calls=await orders.calls(connection, tenant_id, span, EVENTS),
         recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
         lives=await orders.lives(connection, order, span, EVENTS),
+        failed_at=await orders.failed_at(connection, order, span),
         voids=[void] if void else (),
         suspensions=await orders.suspensions(connection, tenant_id, span, EVENTS),
         refunds=[row for row in refunds if any(line.profile_id == profile_id for line in row.lines)],

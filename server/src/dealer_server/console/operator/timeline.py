@@ -1,13 +1,17 @@
 """Everything that happened to an order, as one timeline."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.console.operator import codes
 from dealer_server.console.shared import words
 from dealer_server.console.shared.timeline import (
+    FAILED,
     Event,
     changes_text,
+    failure_events,
+    failure_title,
     in_order,
     profile_events,
     recharge_events,
@@ -36,13 +40,14 @@ BODY_CHARACTERS = 20_000
 
 
 class History(NamedTuple):
-    """All that is stored about an order."""
+    """All that is stored about an order. `failed_at`: of eSIMs that failed."""
 
     order: Order
     movements: Sequence[Movement]
     purchases: Sequence[Purchase]
     calls: Sequence[SupplierCall]
     lives: Sequence[ProfileTimes]
+    failed_at: Mapping[int, datetime]
     recharges: Sequence[RechargeTimes]
     voids: Sequence[VoidRequest]
     suspensions: Sequence[Suspension]
@@ -59,6 +64,7 @@ def events(history: History) -> list[Event]:
     # Events of the same moment keep this order.
     unsorted = (
         *recharge_events(history.recharges, history.order.order_id, bought=bool(history.purchases)),
+        *_failures(history),
         *_refunds(history),
         *_money(history),
         *_calls(history),
@@ -85,21 +91,27 @@ def _money(history: History) -> Iterator[Event]:
             yield Event(entry.created_at, "cash", f"{amount} credited", facts=facts)
 
 
+def _failures(history: History) -> Iterator[Event]:
+    """Of eSIMs without a purchase."""
+    bought = {purchase.profile_id for purchase in history.purchases}
+    unbought = {profile_id: at for profile_id, at in history.failed_at.items() if profile_id not in bought}
+    yield from failure_events(history.order, unbought)
+
+
 def _purchases(history: History) -> Iterator[Event]:
     """How purchases ended or why they are parked; their calls are events of their own. The last one of an eSIM that
     failed is the failure of its item."""
-    lines = {profile.profile_id: item.line + 1 for item in history.order.items for profile in item.profiles}
-    failed = {profile.profile_id for profile in history.order.profiles if profile.failed}
+    lines = {profile.profile_id: item.line for item in history.order.items for profile in item.profiles}
     last = {purchase.profile_id: purchase.position for purchase in history.purchases}
     for purchase in history.purchases:
         facts = [("unit", purchase.unit_key), ("eSIM", _esim(history, purchase.profile_id))]
         state, reason = purchase.state, purchase.reason or ""
         if purchase.finished_at is not None and state != "DONE":
-            title = f"Purchase at {purchase.supplier} ended"
-            if purchase.profile_id in failed and last[purchase.profile_id] == purchase.position:
-                subject = f"Item {lines[purchase.profile_id]}" if history.order.recharges is None else "The recharge"
-                title, state = f"{subject} failed at {purchase.supplier}", "FAILED"
-            yield Event(purchase.finished_at, "truck-delivery", title, state, reason, facts)
+            symbol, title = "truck-delivery", f"Purchase at {purchase.supplier} ended"
+            if purchase.profile_id in history.failed_at and last[purchase.profile_id] == purchase.position:
+                symbol, state = FAILED, ""
+                title = failure_title(history.order, lines[purchase.profile_id], purchase.supplier)
+            yield Event(purchase.finished_at, symbol, title, state, reason, facts)
         elif state == "PARKED":
             title = f"Outcome at {purchase.supplier} unknown"
             yield Event(purchase.created_at, "alert-triangle", title, state, reason, facts)

@@ -21,6 +21,7 @@ async def show(context: RequestContext, tenant_id: int, **fields: Any) -> Html:
         action=context.url.partition("?")[0],
         brand=brand,
         values={name: getattr(brand, name) for name in FIELDS},
+        neutral=colour.NEUTRAL,
         shades=colour.shades(brand.colour or colour.NEUTRAL),
         logo=_address(brand.logo),
         max_name=rules.MAX_NAME,

@@ -27,7 +27,7 @@ async def refund_by_form(context: RequestContext, tenant_id: int, order_no: str)
     except NothingRefundable as why:
         raise OperatorError(f"Nothing was refunded. {_why_not(why)}.") from None
     amount = f"{result.refund_amount} {result.currency}"
-    flash = f"{amount} is refunded" if result.status == "REFUNDED" else f"The refund of {amount} is in progress"
+    flash = f"{amount} is refunded" if result.status == "REFUNDED" else f"{amount} is being refunded"
     return Redirect(f"/console/orders/{order_no}", flash)
 
 

@@ -189,6 +189,7 @@ class MonthSums(NamedTuple):
     """A month with a statement; amounts in ten-thousandths. `credited`: top-ups and adjustments."""
 
     month: Month
+    opening: int
     spent: int
     refunds: int
     credited: int
@@ -210,7 +211,7 @@ async def months(context: RequestContext, tenant_id: int) -> tuple[str, list[Mon
         moved = {movement.kind: movement.amount for movement in of_month.movements}
         balance = of_month.closing
         spent, credited = moved["PURCHASE"] + moved["RECHARGE"], moved["TOPUP"] + moved["ADJUST"]
-        found.insert(0, MonthSums(month, spent, moved["REFUND"], credited, balance))
+        found.insert(0, MonthSums(month, of_month.opening, spent, moved["REFUND"], credited, of_month.closing))
     return currency, found
 
 

@@ -1,6 +1,6 @@
 """What happened, event by event. What happened again and again is one event with a count, which can be opened."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby, pairwise
 from typing import NamedTuple
@@ -13,6 +13,8 @@ from dealer_server.store.console.orders import ProfileTimes
 from dealer_server.store.console.recharges import RechargeTimes
 from dealer_server.store.webhooks.log import Attempt
 
+FAILED = "alert-circle"
+"""The symbol of a failure for good."""
 AttemptRun = Sequence[Attempt]
 """Attempts one after the other with the same result."""
 
@@ -86,6 +88,25 @@ class _Step(NamedTuple):
     title: str
     at: datetime
     profile_id: int
+
+
+def failure_events(order: Order, failed_at: Mapping[int, datetime], *, suppliers: bool = True) -> Iterator[Event]:
+    """Failures for good, of suppliers that keep no record of a purchase. Recharges tell of their own. `suppliers`: they
+    are named."""
+    for item in order.items if order.recharges is None else ():
+        by_time: dict[datetime, list[str]] = {}
+        for profile in item.profiles:
+            if at := failed_at.get(profile.profile_id):
+                by_time.setdefault(at, []).append(str(profile.profile_id))
+        for at, ids in by_time.items():
+            facts = [("eSIMs", some_text(ids))] if ids[1:] else ()
+            yield Event(at, FAILED, failure_title(order, item.line, item.supplier if suppliers else ""), facts=facts)
+
+
+def failure_title(order: Order, line: int, supplier: str) -> str:
+    """`supplier`: "" where it is not named."""
+    subject = "The recharge" if order.recharges is not None else f"Item {line + 1}" if order.items[1:] else "Delivery"
+    return f"{subject} failed{f' at {supplier}' if supplier else ''}"
 
 
 def profile_events(order: Order, profiles: Sequence[ProfileTimes], *, suppliers: bool = True) -> Iterator[Event]:
@@ -162,6 +183,23 @@ def some_text(ids: Sequence[str], most: int = 5) -> str:
     return ", ".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
 
 
+_CODES = ("ICCID_READY", "QR_CODE_READY", "ACTIVATION_CODE_READY")
+_TELLING = (
+    *_CODES,
+    "REFUND_AMOUNT_UPDATED",
+    "PROFILE_CANCELLED",
+    "PLAN_USE_STARTED",
+    "PLAN_USE_ENDED",
+    "USAGE_UPDATED",
+    "ESIM_STATUS_CHANGED",
+    "SMDP_STATUS_CHANGED",
+)
+"""What says most stands first; all other changes follow from these."""
+
+
 def changes_text(event_type: str, hints: Sequence[str] | None) -> str:
-    """What a webhook says has changed, where its type does not say it already."""
-    return some_text([words.text(hint) for hint in hints or () if hint != event_type])
+    """What a webhook says above all, where its type does not say it already. The page of the webhook has all of it."""
+    said = [hint for hint in hints or () if hint != event_type and event_type != "REFUND_COMPLETED"]
+    telling = [hint for hint in _TELLING if hint in said] or said[:1]
+    texts = ["eSIM delivered" if hint in _CODES else words.text(hint) for hint in telling]
+    return ", ".join([*dict.fromkeys(texts)][: 1 if telling[:1] and telling[0] in _CODES else 2])

@@ -67,14 +67,14 @@ _LABELS = {
     "managesKeys": "Dealer can manage AppKeys",
     "markupBasisPoints": "Markup",
     "rtFace": "RT-family API",
-    "qps": "Calls per second",
+    "qps": "Rate limit",
     "frozen": "Wallet frozen",
     "fupSpeed": "Speed after limit",
     "baseUrl": "Base URL",
     "callbackUrl": "Callback URL",
     "message": "Text",
     "payReference": "Payment reference",
-    "perSecond": "Calls per second",
+    "perSecond": "Rate limit",
     "parallel": "Parallel calls",
     "connectSeconds": "Connect timeout, seconds",
     "readSeconds": "Response timeout, seconds",
@@ -160,7 +160,7 @@ def esim_state(profile: _Esim, *, suspended: bool = False, in_review: bool = Fal
     if profile.refunded:
         return State("Failed, refunded", "lost", raw) if profile.failed else State(text("REFUNDED"), "done", raw)
     if profile.held:
-        return State("Refund in review" if in_review else text("REFUNDING"), tone("REFUNDING"), raw)
+        return State(text("REVIEW" if in_review else "REFUNDING"), tone("REFUNDING"), raw)
     if profile.failed:
         return State(text("FAILED"), tone("FAILED"), raw)
     if profile.lifecycle_status == "CANCELLED":

@@ -185,9 +185,17 @@
 
   // Filters are sent as they change; a form is sent once.
   document.addEventListener("change", (event) => {
-    if (event.target.matches("form.filters select, form.filters input[type=date], form.filters input[type=checkbox]:not(.filter-switch)")) event.target.form.requestSubmit();
+    if (event.target.matches(".filter-bar select, form.filters select, form.filters input[type=date], form.filters input[type=checkbox]:not(.filter-switch)")) event.target.form.requestSubmit();
     const rows = event.target.dataset.checkAll;
     if (rows) for (const box of document.getElementById(rows).elements) if (box.type === "checkbox") box.checked = event.target.checked;
+  });
+  // The days of a filter go away with a click beside them, or with Escape.
+  document.addEventListener("click", (event) => {
+    for (const days of all(".filter-days[open]")) if (!days.contains(event.target)) days.open = false;
+  });
+  document.addEventListener("keydown", (event) => {
+    const days = event.key === "Escape" && event.target.closest(".filter-days[open]");
+    if (days) { days.open = false; days.firstElementChild.focus(); }
   });
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post" || event.defaultPrevented) return;
@@ -289,7 +297,22 @@
     const strip = chosen.closest(".nav-pills");
     strip.scrollLeft = chosen.offsetLeft - strip.offsetLeft - (strip.clientWidth - chosen.offsetWidth) / 2;
   }
-  const renewed = () => { nameAll(); tellTimes(); drawAll(); reachable(); shareable(); strips(); };
+  // JSON has colours where a browser can give them to a text as it stands.
+  const TOKEN = /("(?:[^"\\\n]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\b\d[\d.eE+-]*/g;
+  const tint = () => {
+    if (!CSS.highlights) return;
+    const ranges = { name: [], text: [], value: [] };
+    for (const box of all("pre")) {
+      const text = (box.querySelector("code") ?? box).firstChild;
+      if (!/^\s*[{[]/.test(text?.data ?? "")) continue;
+      for (const { 0: token, 1: quoted, 2: colon, index } of text.data.matchAll(TOKEN)) {
+        const endOffset = index + (quoted ?? token).length;
+        ranges[colon ? "name" : quoted ? "text" : "value"].push(new StaticRange({ startContainer: text, startOffset: index, endContainer: text, endOffset }));
+      }
+    }
+    for (const [kind, found] of Object.entries(ranges)) CSS.highlights.set(`json-${kind}`, new Highlight(...found));
+  };
+  const renewed = () => { nameAll(); tellTimes(); drawAll(); reachable(); shareable(); strips(); tint(); };
   document.addEventListener("htmx:after:swap", renewed);
   document.addEventListener("theme", () => { for (const box of plots.keys()) draw(box); });
   addEventListener("resize", () => { for (const [box, plot] of plots) plot.setSize({ width: box.clientWidth, height: 240 }); });

@@ -1,13 +1,16 @@
 """With what can an eSIM be recharged, and at which price? For the console; the API's answer is /package/list."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.operations.catalogue.catalogue import Catalogue
 from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.orders.pricing import PriceList
 from dealer_server.rules.recharges import recharge
 from dealer_server.store.recharges import recharge as recharges
+from dealer_server.store.recharges.recharge import Target
 from dealer_server.suppliers import registry
 
 
@@ -26,12 +29,30 @@ async def recharge_offers(
     connection: Connection, catalogue: Catalogue, tenant_id: int, profile_id: int
 ) -> list[RechargeOffer]:
     """What this eSIM can be recharged with now; nothing where it cannot be recharged at all."""
-    key = (tenant_id, profile_id)
-    target = (await recharges.targets(connection, [key])).get(key)
+    return (await _by_profile(connection, catalogue, tenant_id, [profile_id]))[profile_id]
+
+
+async def rechargeable(
+    connection: Connection, catalogue: Catalogue, tenant_id: int, profile_ids: Sequence[int]
+) -> set[int]:
+    """Which of these eSIMs can be recharged now."""
+    found = await _by_profile(connection, catalogue, tenant_id, profile_ids)
+    return {profile_id for profile_id, offers in found.items() if offers}
+
+
+async def _by_profile(
+    connection: Connection, catalogue: Catalogue, tenant_id: int, profile_ids: Sequence[int]
+) -> dict[int, list[RechargeOffer]]:
+    keys = [(tenant_id, profile_id) for profile_id in profile_ids]
+    targets = await recharges.targets(connection, keys)
+    prices = await store.tenant.load_prices(connection, tenant_id)
+    return {key[1]: _offers(catalogue, targets.get(key), prices) for key in keys}
+
+
+def _offers(catalogue: Catalogue, target: Target | None, prices: PriceList) -> list[RechargeOffer]:
     base = None if target is None else catalogue.package(target.package_code)
     if target is None or base is None or not registry.caps_of(target.kind).recharges or recharge.refuse_state(target):
         return []
-    prices = await store.tenant.load_prices(connection, tenant_id)
     return [
         RechargeOffer(
             package=package,

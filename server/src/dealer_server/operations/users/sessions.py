@@ -112,6 +112,19 @@ async def end_session(database: Database, session: Session, session_id: int) -> 
     return await database.run(work)
 
 
+async def end_other_sessions(database: Database, session: Session) -> int:
+    """Ends the user's sessions in all other browsers; how many."""
+
+    async def work(connection: Connection) -> int:
+        ended = await user_store.end_sessions(connection, session.user_id, but=session.session_id)
+        if ended:
+            detail = {"user": session.name, "sessions": ended}
+            await record_act(connection, f"console:{session.name}", "user.session.end", session.tenant_id, detail)
+        return ended
+
+    return await database.run(work)
+
+
 def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 

@@ -4,7 +4,7 @@ Below the dealer's own threshold, or where there is none below 25 and 10 % of th
 told once after a top-up; the own threshold again after the balance was clearly above it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dealer_server.rules.money import money
@@ -54,8 +54,14 @@ def limit(wallet: WalletState, low: int) -> int:
     """The amount that the balance is below, at a level of 1 or 2."""
     if wallet.threshold > 0:
         return wallet.threshold
-    unit = money.unit(wallet.currency)
-    return wallet.topup_balance * PERCENTS[low - 1] // 100 // unit * unit
+    return limits(wallet.topup_balance, wallet.currency)[low - 1]
+
+
+def limits(topup_balance: int, currency: str) -> Sequence[int]:
+    """The amounts below which it is told where the dealer has no threshold of its own: PERCENTS of the balance after
+    the last top-up."""
+    unit = money.unit(currency)
+    return [topup_balance * percent // 100 // unit * unit for percent in PERCENTS]
 
 
 def told_after(wallet: WalletState, before: Told) -> Told:

@@ -217,6 +217,22 @@ async def refusals(connection: Connection, tenant_id: int, order_id: int) -> dic
     return found
 
 
+async def failed_at(connection: Connection, order: Order, profiles: range) -> dict[int, datetime]:
+    """When each of these eSIMs failed for good: no time is kept of it, but its refund follows at once. Where there is
+    none, when the order last changed."""
+    failed = [one.profile_id for one in order.profiles if one.failed and one.profile_id in profiles]
+    if not failed:
+        return {}
+    rows = await connection.fetch(
+        "SELECT l.profile_id, min(r.created_at) AS at FROM refund r JOIN refund_line l USING (tenant_id, refund_id)"
+        " WHERE r.tenant_id = $1 AND r.order_id = $2 AND l.profile_id = ANY ($3::bigint[]) GROUP BY l.profile_id",
+        order.tenant_id,
+        order.order_id,
+        failed,
+    )
+    return dict.fromkeys(failed, order.updated_at) | {row["profile_id"]: row["at"] for row in rows}
+
+
 async def movements(connection: Connection, tenant_id: int, order_id: int) -> list[Movement]:
     rows = await connection.fetch(
         "SELECT entry_type, reference, amount, balance_after, created_at FROM ledger_entry"

@@ -25,7 +25,8 @@ class Account(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """A user as admins see it."""
+    """A user as admins see it. `mail`: where notices go, "" where the user has given none. `seen_at`: in a session that
+    may go on, None where there is none."""
 
     user_id: int
     tenant_id: int | None
@@ -36,6 +37,8 @@ class Listed(NamedTuple):
     totp_on: bool
     created_at: datetime
     signed_in_at: datetime | None
+    seen_at: datetime | None
+    mail: str
 
 
 class Session(NamedTuple):
@@ -111,6 +114,19 @@ ORDERS = {
 """What the list can be ordered by, and then by userId."""
 
 
+_LISTED = (
+    "SELECT u.user_id, u.tenant_id, t.name AS tenant_name, u.name, u.role, u.status, u.totp_on, u.created_at,"
+    " u.signed_in_at, (SELECT max(s.seen_at) FROM console_session s WHERE s.user_id = u.user_id AND s.complete)"
+    " AS seen_at, coalesce(n.mail, '') AS mail"
+    " FROM console_user u LEFT JOIN tenant t USING (tenant_id) LEFT JOIN notice_setting n USING (user_id)"
+)
+
+
+async def one(connection: Connection, user_id: int) -> Listed:
+    [row] = await connection.fetch(f"{_LISTED} WHERE u.user_id = $1", user_id)
+    return Listed(**row)
+
+
 async def listed(
     connection: Connection,
     tenant_id: int | None = None,
@@ -125,9 +141,7 @@ async def listed(
     first); those that come `after` this userId."""
     direction, key = "DESC" if descending else "ASC", ORDERS[order]
     rows = await connection.fetch(
-        "SELECT u.user_id, u.tenant_id, t.name AS tenant_name, u.name, u.role, u.status, u.totp_on, u.created_at,"
-        " u.signed_in_at"
-        " FROM console_user u LEFT JOIN tenant t USING (tenant_id) WHERE ($1::bigint IS NULL OR u.tenant_id = $1)"
+        f"{_LISTED} WHERE ($1::bigint IS NULL OR u.tenant_id = $1)"
         " AND ($4::text IS NULL OR (u.tenant_id IS NULL) = ($4 = 'operators'))"
         f" AND ($2::bigint IS NULL OR ({key}, u.user_id) {'<' if descending else '>'}"
         f"  (SELECT {key}, u.user_id FROM console_user u WHERE u.user_id = $2))"
@@ -256,11 +270,12 @@ async def end_session(connection: Connection, user_id: int, session_id: int) -> 
     return done == "DELETE 1"
 
 
-async def end_sessions(connection: Connection, user_id: int, but: int | None = None) -> None:
-    """All sessions of a user, except `but`."""
-    await connection.execute(
+async def end_sessions(connection: Connection, user_id: int, but: int | None = None) -> int:
+    """All sessions of a user, except `but`; how many."""
+    done = await connection.execute(
         "DELETE FROM console_session WHERE user_id = $1 AND session_id IS DISTINCT FROM $2", user_id, but
     )
+    return int(done.removeprefix("DELETE "))
 
 
 async def end_by_token(connection: Connection, token_hash: bytes) -> bool:

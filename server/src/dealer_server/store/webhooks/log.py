@@ -104,8 +104,24 @@ async def page(connection: Connection, tenant_id: int, filter: Filter, window: W
     return [Delivery(**row) for row in deliveries]
 
 
+# Rows of a dealer lie far apart: 10 000 of them are as many pages. Without a filter the primary key alone is read, of a dealer
+# who has none in the RT family's dialect.
+_COUNT_OWN = f"""
+SELECT count(*) FROM (
+    SELECT 1 FROM webhook_delivery
+    WHERE tenant_id = $1 AND NOT EXISTS (
+        SELECT FROM webhook_delivery WHERE tenant_id = $1 AND starts_with(event_type, '{RT}'))
+    ORDER BY tenant_id, delivery_id LIMIT {MOST_COUNTED + 1}
+) AS counted
+"""
+
+
 async def count(connection: Connection, tenant_id: int, filter: Filter, most: int | None = MOST_COUNTED) -> int:
     """How many match; `most` + 1 where there are more than that."""
+    if filter == Filter(own_only=True) and most == MOST_COUNTED:
+        own: int | None = await connection.fetchval(_COUNT_OWN, tenant_id)
+        if own:
+            return own
     limit = "" if most is None else f" LIMIT {most + 1}"
     matching: int | None = await connection.fetchval(
         f"SELECT count(*) FROM (SELECT 1 FROM webhook_delivery WHERE {where(filter)}{limit}) AS counted",

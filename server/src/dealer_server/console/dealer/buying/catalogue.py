@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from itertools import groupby
 from typing import NamedTuple
 
 from dealer_server.console.shared import params
@@ -47,14 +48,16 @@ async def catalogue(context: RequestContext) -> Html:
         found.reverse()
     first = params.number(context.query, "before") or 0
     following = first + PAGE_SIZE if first + PAGE_SIZE < len(found) else None
+    packages = [view(one) for one in found[first : first + PAGE_SIZE]]
     return Html(
-        packages=[view(one) for one in found[first : first + PAGE_SIZE]],
+        packages=packages,
+        places=[[*of_place] for _, of_place in groupby(packages, lambda one: one.package.location_code)],
         order=order,
         pages=params.pager(
             context,
             CATALOGUE,
             following,
-            shown=len(found[first : first + PAGE_SIZE]),
+            shown=len(packages),
             word="package",
             total=len(found),
         ),

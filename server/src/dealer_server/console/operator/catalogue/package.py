@@ -35,7 +35,15 @@ NEW = "/console/packages/new"
 FORM_TEMPLATE = "operator/catalogue/package_form.html"
 PAYERS = 200
 LATEST_ORDERS = 8
+DATA_UNITS = ("KB", "MB", "GB", "TB")
 STARTING = {"currency": "USD", "dataType": "TOTAL", "type": "BASE", "duration": "30", "supplier": "stock"}
+
+
+class Data(NamedTuple):
+    """How much data, as the form asks for it."""
+
+    amount: str
+    unit: str
 
 
 class Payer(NamedTuple):
@@ -179,6 +187,8 @@ async def _form(
         400 if faults else 200,
         package=package,
         cells=dict.fromkeys(importing.NAMES, "") | dict(cells),
+        data=_data(cells.get("dataBytes", "")),
+        data_units=DATA_UNITS,
         faults=faults or {},
         version=version,
         suppliers=codes,
@@ -188,8 +198,16 @@ async def _form(
 
 
 def _cells(form: Mapping[str, str]) -> dict[str, str]:
-    """The columns that a form has."""
-    return {name: form[name].strip() for name in importing.NAMES if name in form}
+    """The columns that a form has. The unit of its data may be typed too."""
+    cells = {name: form[name].strip() for name in importing.NAMES if name in form}
+    amount, unit = cells.get("dataBytes", ""), form.get("dataUnit", "")
+    return cells | {"dataBytes": amount + unit} if amount[-1:].isdigit() and unit in DATA_UNITS else cells
+
+
+def _data(cell: str) -> Data:
+    """Bytes without a unit stay as they are, with none to choose."""
+    unit = cell[-2:]
+    return Data(cell[:-2].strip(), unit) if unit in DATA_UNITS else Data(cell, "" if cell.isdigit() else "GB")
 
 
 # The catalogue as a file

@@ -149,7 +149,7 @@ def _webhooks(counted: Counted, of: Period) -> Figure:
         points = 100 * answered / attempts - 100 * was[0] / was[1]
         change = f"{'+' if points > 0 else '−'}{abs(points):.1f} points" if abs(points) >= 0.05 else "no change"
     return Figure(
-        title="Webhook attempts accepted",
+        title="Webhooks accepted",
         value=f"{1000 * answered // attempts / 10:g} %" if attempts else "–",
         href="/console/webhooks",
         change=change,

@@ -18,6 +18,7 @@ class Field(NamedTuple):
     form: Form = "text"
     help: str = ""
     rare: bool = False
+    unit: str = ""
 
     @property
     def secret(self) -> bool:
@@ -42,10 +43,22 @@ class KindOfSupplier(NamedTuple):
 
 _SECONDS = "seconds above 0, such as 3 or 2.5"
 _PARALLEL = Field(
-    "parallel", "Parallel calls", "a whole number from 1 to 64", "number", "For each worker process.", rare=True
+    "parallel",
+    "Parallel calls",
+    "a whole number from 1 to 64",
+    "number",
+    "For each worker process.",
+    rare=True,
+    unit="calls",
 )
 _PER_SECOND = Field(
-    "perSecond", "Calls per second", "a number above 0 such as 8", "number", "What it allows.", rare=True
+    "perSecond",
+    "Rate limit",
+    "a number above 0 such as 8",
+    "number",
+    "What it allows.",
+    rare=True,
+    unit="calls per second",
 )
 
 KINDS = {
@@ -70,15 +83,30 @@ KINDS = {
                 ),
                 _PER_SECOND,
                 _PARALLEL,
-                Field("connectSeconds", "Connect timeout", "seconds above 0, at most 10", "number", "Seconds.", True),
-                Field("readSeconds", "Response timeout", "seconds above 0, at most 35", "number", "Seconds.", True),
+                Field(
+                    "connectSeconds",
+                    "Connect timeout",
+                    "seconds above 0, at most 10",
+                    "number",
+                    rare=True,
+                    unit="seconds",
+                ),
+                Field(
+                    "readSeconds",
+                    "Response timeout",
+                    "seconds above 0, at most 35",
+                    "number",
+                    rare=True,
+                    unit="seconds",
+                ),
                 Field(
                     "settleSeconds",
                     "Settle after",
                     "seconds from 0 to 3600",
                     "number",
-                    "How long after a lost answer an order that is not listed may still turn up; seconds.",
+                    "How long after a lost answer an order that is not listed may still turn up.",
                     True,
+                    "seconds",
                 ),
             ),
         ),
@@ -136,14 +164,14 @@ KINDS = {
                 Field("sendProfileType", "Send the profile type with the ICCID", "on or off", "flag", rare=True),
                 Field("vendorProfileStatus", "Supports getProfileStatus", "on or off", "flag", rare=True),
                 _PARALLEL,
-                Field("connectSeconds", "Connect timeout", _SECONDS, "number", "Seconds.", True),
+                Field("connectSeconds", "Connect timeout", _SECONDS, "number", rare=True, unit="seconds"),
                 Field(
                     "readSeconds",
                     "Response timeout",
                     f"{_SECONDS}; at most 20 with the connection",
                     "number",
-                    "Seconds.",
-                    True,
+                    rare=True,
+                    unit="seconds",
                 ),
             ),
         ),

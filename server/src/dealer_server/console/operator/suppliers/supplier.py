@@ -1,6 +1,7 @@
 """One supplier: how it is doing, what waits for it, its calls, and the packages that it makes."""
 
 from datetime import timedelta
+from statistics import median
 
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.operator.suppliers.fields import kind_title
@@ -54,6 +55,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
         served = await supplier_work.served(connection, code, after, PAGE_SIZE + 1)
         incidents = await findings.of_supplier(connection, context, row)
+    took = [one.seconds for one in calls if one.seconds is not None]
     totals = None
     if "totals" in context.query:
         [totals] = await show_suppliers(parts.database, parts.data_keys, code)
@@ -70,6 +72,8 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         totals=totals,
         parked=await list_parked(parts.database, code),
         calls=calls,
+        timed=len(took),
+        typical=median(took) if took else None,
         counts=counts,
         waiting=waiting,
         served=served[:PAGE_SIZE],

@@ -145,7 +145,7 @@ class _Writer(HTMLParser):
             self.out.append("\n" + escape(self._entered[str(named["name"])]))
             self._replaced = True
         if tag not in _VOID:
-            holds = tag in ("fieldset", "label", "select", "textarea") or named.get("class") == "drop"
+            holds = tag in ("fieldset", "label", "select", "textarea") or named.get("class") in ("drop", "with-unit")
             self._within.append("" if holds else tag)
         self._say_error()
 

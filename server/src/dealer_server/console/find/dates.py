@@ -1,0 +1,48 @@
+"""The days that a list is filtered by: what is chosen, and ranges to choose with one click. Days are of UTC."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from dealer_server.console.shared import params
+from dealer_server.console.shared.request_context import RequestContext
+
+RANGES = (("Today", 0, 0), ("Yesterday", 1, 1), ("7 days", 6, 0), ("30 days", 29, 0))
+"""Names, and how many days ago each begins and ends."""
+
+
+class Range(NamedTuple):
+    name: str
+    href: str
+    current: bool
+
+
+class Dates(NamedTuple):
+    """`text`: the range that is chosen, in words; "" for any time. `first`, `last`: as they stand in the address.
+    `without`: the address of the list of any time."""
+
+    text: str
+    first: str
+    last: str
+    ranges: Sequence[Range]
+    without: str
+
+
+def of(context: RequestContext, path: str) -> Dates:
+    """Of the list at this path."""
+    kept, today = params.filters(context), context.now.date()
+    first, last = kept.get("from", ""), kept.get("to", "")
+    ranges = list[Range]()
+    for name, begins, ends in RANGES:
+        days = {"from": f"{today - timedelta(days=begins)}", "to": f"{today - timedelta(days=ends)}"}
+        current = (first, last) == (days["from"], days["to"])
+        ranges.append(Range(name, params.address(path, kept | days), current))
+    text = next((one.name for one in ranges if one.current), _text(first, last))
+    return Dates(text, first, last, ranges, params.address(path, kept | {"from": "", "to": ""}))
+
+
+def _text(first: str, last: str) -> str:
+    begin, end = first.replace("T", " "), last.replace("T", " ")
+    if begin == end:
+        return begin
+    return f"{begin} to {end}" if begin and end else f"Since {begin}" if begin else f"Until {end}"

@@ -1,0 +1,78 @@
+// What forms do beyond being sent: units in step with a choice, and a preview of the install page as its brand is typed.
+(() => {
+  "use strict";
+  const all = (selector, inside = document) => inside.querySelectorAll(selector);
+
+  // An amount stands before the currency that is chosen in the same form.
+  const tellUnits = () => {
+    for (const unit of all("[data-unit-of]")) unit.textContent = document.getElementById(unit.dataset.unitOf).value;
+  };
+  tellUnits();
+  document.addEventListener("change", tellUnits);
+
+  // Colours as rules/brand/colour.py works them out.
+  const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  const luminance = (colour) => {
+    const [red, green, blue] = channels(colour).map((one) => one / 255).map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const contrast = (one, two) => {
+    const [darker, lighter] = [luminance(one), luminance(two)].sort((a, b) => a - b);
+    return (lighter + 0.05) / (darker + 0.05);
+  };
+  const mixed = (colour, other, percent) => {
+    const others = channels(other);
+    return "#" + channels(colour).map((one, at) => Math.floor((one * (100 - percent) + others[at] * percent) / 100).toString(16).padStart(2, "0")).join("");
+  };
+  const readable = (colour, towards, on) => {
+    let percent = 0;
+    while (contrast(mixed(colour, towards, percent), on) < 4.5) percent += 4;
+    return mixed(colour, towards, percent);
+  };
+  const shades = (colour) => ({
+    fill: colour,
+    on_fill: contrast(colour, "#ffffff") >= 4.5 ? "#ffffff" : "#000000",
+    day: readable(colour, "#000000", "#ffffff"),
+    night: readable(colour, "#ffffff", "#1b2029"),
+  });
+
+  const form = document.querySelector("form[data-brand]");
+  if (!form) return;
+  const { name, colour, logo, no_logo: noLogo } = form.elements;
+  const pick = form.querySelector("[data-picks]"), neutral = colour.placeholder, previews = all(".brand-preview");
+  const saved = previews[0].querySelector("image").getAttribute("href");
+  const cut = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
+  let chosen = null; // a logo that is not saved yet
+
+  const draw = (preview) => {
+    const picture = chosen ?? (noLogo?.checked ? null : saved), typed = name.value.trim();
+    const written = colour.value.trim().toLowerCase(), valid = /^#[0-9a-f]{6}$/.test(written);
+    const shade = shades(valid ? written : neutral), accent = shade[preview.dataset.theme];
+    for (const one of all("[data-shade]", preview)) {
+      const paint = one.dataset.shade === "accent" ? accent : shade[one.dataset.shade];
+      one.setAttribute(one.hasAttribute("stroke") ? "stroke" : "fill", paint);
+    }
+    const image = preview.querySelector("image");
+    if (picture) image.setAttribute("href", picture); else image.removeAttribute("href");
+    const bare = !picture && !typed;
+    preview.querySelector("[data-unbranded]").setAttribute("display", bare ? "inline" : "none");
+    const title = preview.querySelector("[data-name]");
+    title.setAttribute("x", picture ? 46 : bare ? 34 : 14);
+    title.textContent = cut(typed || (picture ? "" : "eSIM"), 18);
+    const support = ["support_email", "support_phone", "support_url"].map((one) => form.elements[one].value.trim()).find(Boolean);
+    const help = preview.querySelector("[data-support]");
+    help.textContent = cut(support || "Ask the shop where you bought it.", 36);
+    help.setAttribute("fill", support ? accent : help.dataset.quiet);
+    if (valid) pick.value = written;
+  };
+  const drawAll = () => previews.forEach(draw);
+  pick.addEventListener("input", () => { colour.value = pick.value; drawAll(); });
+  logo.addEventListener("change", () => {
+    const [file] = logo.files;
+    if (!file) { chosen = null; drawAll(); return; }
+    const reader = new FileReader();
+    reader.addEventListener("load", () => { chosen = reader.result; drawAll(); });
+    reader.readAsDataURL(file);
+  });
+  form.addEventListener("input", drawAll);
+})();
