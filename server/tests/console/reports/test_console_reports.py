@@ -144,7 +144,7 @@ async def test_what_is_not_added_up_yet_is_said(admin: Browser, service: Service
 async def test_a_statement_is_a_page_and_a_file_on_both_sides(admin: Browser, clerk: Browser, dealer: ApiClient):
     month, theirs = f"{clock.now():%Y-%m}", f"/console/dealers/{dealer.tenant_id}/statements"
     for one, path in ((clerk, "/console/wallet/statements"), (admin, theirs)):
-        assert f"{clock.now():%B %Y} so far −5.40 USD 1.80 USD 1,000.00 USD 996.40 USD" in await see(one, path)
+        assert f"{clock.now():%B %Y} so far 0.00 USD −5.40 USD 1.80 USD 1,000.00 USD 996.40 USD" in await see(one, path)
         page = await see(one, f"{path}/{month}")
         assert "Purchases 2 −5.40 USD" in page and "Refunds 1 1.80 USD" in page
         assert "Balance so far 4 996.40 USD" in page

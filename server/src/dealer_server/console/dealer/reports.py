@@ -1,11 +1,11 @@
 """What a dealer bought, recharged and got back, by day and package; and its monthly statements."""
 
+from dealer_server.console.find import dates
 from dealer_server.console.shared import params, reports
 from dealer_server.console.shared.page import MenuEntry, download, page
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.reports import Group, Question
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
-from dealer_server.rules.reports.period import PRESETS
 from dealer_server.rules.reports.statement import KINDS
 
 REPORTS = "/console/reports"
@@ -23,15 +23,16 @@ async def show_report(context: RequestContext) -> Html:
         400 if asked.problem else 200,
         report=found,
         chart=reports.chart(found, {"revenue": "Spent"}),
-        presets=[(name, title, reports.address(REPORTS, context, asked, **{"range": name, "from": "", "to": ""}))
-                 for name, title in PRESETS.items()],
+        dates=dates.of_report(context, REPORTS, asked),
         keys=[(name, reports.WORDS[name]) for name in KEYS],
+        by=reports.grouping(KEYS, "By"),
+        then=[("", "Then by…"), *reports.grouping(KEYS, "Then by")],
         own=True,
         path=REPORTS,
         export=reports.address(f"{REPORTS}.csv", context, asked),
         orders_of=lambda group: _orders(asked, group),
         value=reports.value_text,
-    )  # fmt: skip
+    )
 
 
 @download(f"{REPORTS}.csv", DEALERS, listing=True)

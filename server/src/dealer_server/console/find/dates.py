@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from dealer_server.console.shared import params
+from dealer_server.console.shared import params, reports
 from dealer_server.console.shared.request_context import RequestContext
+from dealer_server.rules.reports.period import PRESETS
 
 RANGES = (("Today", 0, 0), ("Yesterday", 1, 1), ("7 days", 6, 0), ("30 days", 29, 0))
 """Names, and how many days ago each begins and ends."""
@@ -39,6 +40,21 @@ def of(context: RequestContext, path: str) -> Dates:
         ranges.append(Range(name, params.address(path, kept | days), current))
     text = next((one.name for one in ranges if one.current), _text(first, last))
     return Dates(text, first, last, ranges, params.address(path, kept | {"from": "", "to": ""}))
+
+
+def of_report(context: RequestContext, path: str, asked: reports.Question) -> Dates:
+    """Of a report, which is always of some days."""
+    first, last = map(str, asked.wanted.period)
+    ranges = [
+        Range(
+            title,
+            reports.address(path, context, asked, **{"range": name, "from": "", "to": ""}),
+            name == asked.preset and not asked.problem,
+        )
+        for name, title in PRESETS.items()
+    ]
+    text = next((one.name for one in ranges if one.current), _text(first, last))
+    return Dates(text, first, last, ranges, path)
 
 
 def _text(first: str, last: str) -> str:

@@ -109,6 +109,11 @@ async def load(context: RequestContext, asked: Question) -> Report:
     )
 
 
+def grouping(keys: Sequence[str], word: str) -> list[tuple[str, str]]:
+    """What a report can be grouped by, to choose from: "By day", where the word is By."""
+    return [(key, f"{word} {WORDS[key].lower()}") for key in keys]
+
+
 def chart(found: Report, names: Mapping[str, str]) -> list[tuple[str, list[float]]]:
     """`names`: what each line is called, by property of Sums."""
     return [

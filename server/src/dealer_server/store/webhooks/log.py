@@ -104,8 +104,8 @@ async def page(connection: Connection, tenant_id: int, filter: Filter, window: W
     return [Delivery(**row) for row in deliveries]
 
 
-# Rows of a dealer lie far apart: 10 000 of them are as many pages. Without a filter the primary key alone is read, of a dealer
-# who has none in the RT family's dialect.
+# Rows of a dealer lie far apart: 10 000 of them are as many pages. Without a filter the primary key alone is read, of a
+# dealer who has none in the RT family's dialect.
 _COUNT_OWN = f"""
 SELECT count(*) FROM (
     SELECT 1 FROM webhook_delivery

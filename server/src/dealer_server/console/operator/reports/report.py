@@ -1,13 +1,12 @@
 """What was sold, refunded and paid for: by day, dealer, package and supplier."""
 
-from dealer_server.console.find import choice
+from dealer_server.console.find import choice, dates
 from dealer_server.console.find.choice import Choice
 from dealer_server.console.shared import params, reports
 from dealer_server.console.shared.page import MenuEntry, download, page
 from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.reports import Group, Question
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
-from dealer_server.rules.reports.period import PRESETS
 from dealer_server.store.reports import report
 
 REPORTS = "/console/reports"
@@ -29,9 +28,10 @@ async def show_report(context: RequestContext) -> Html:
         400 if asked.problem else 200,
         report=found,
         chart=reports.chart(found, {"revenue": "Revenue", "margin": "Margin"} if costed else {"revenue": "Revenue"}),
-        presets=[(name, title, reports.address(REPORTS, context, asked, **{"range": name, "from": "", "to": ""}))
-                 for name, title in PRESETS.items()],
+        dates=dates.of_report(context, REPORTS, asked),
         keys=[(name, reports.WORDS[name]) for name in KEYS],
+        by=reports.grouping(KEYS, "By"),
+        then=[("", "Then by…"), *reports.grouping(KEYS, "Then by")],
         dealer=dealer,
         suppliers=suppliers,
         own=False,
@@ -39,7 +39,7 @@ async def show_report(context: RequestContext) -> Html:
         export=reports.address(f"{REPORTS}.csv", context, asked),
         orders_of=lambda group: _orders(asked, group),
         value=reports.value_text,
-    )  # fmt: skip
+    )
 
 
 @download(f"{REPORTS}.csv", OPERATORS, listing=True)
