@@ -16,7 +16,6 @@ from dealer_server.operations.users.attempts import TooManyTries
 from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import totp
 from dealer_server.rules.notices.notice import address
-from dealer_server.store.console import user as console_user
 from dealer_server.store.console.user import Place
 
 ACCOUNT, TOTP, PASSWORD = "/console/account", "/console/account/totp", "/console/account/password"
@@ -117,17 +116,13 @@ def _password(context: RequestContext, error: str = "") -> Html:
 
 
 async def _account(context: RequestContext, error: str = "") -> Html:
-    database, user_id = context.parts.database, context.user.user_id
-    account, places = await sessions.list_sessions(database, user_id, context.now)
-    async with database.connection() as connection:
-        profile = await console_user.one(connection, user_id)
+    user, places = await sessions.list_sessions(context.parts.database, context.user.user_id, context.now)
     return Html(
         400 if error else 200,
-        account=account,
+        user=user,
         error=error,
-        profile=profile,
         notices=context.user.full_role in READERS,
-        address=address(profile.mail, profile.name),
+        address=address(user.mail, user.name),
         places=[(place, _browser_name(place)) for place in places],
         current=context.session.session_id,
     )

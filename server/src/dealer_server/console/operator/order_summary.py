@@ -159,7 +159,7 @@ def settled_text(history: History) -> str:
         return f"Not delivered by {_failures(history)}." if failed else ""
     if not made:
         return "Refunded or cancelled"
-    what = "The recharge is applied" if order.recharges is not None else f"{many(len(made), 'eSIM')}"
+    what = "The recharge is applied" if order.recharges is not None else many(len(made), "eSIM")
     if len(made) < len(order.profiles):
         what += f", {len(order.profiles) - len(made)} refunded or cancelled"
     return f"{what}. {_told(history)}"

@@ -12,7 +12,7 @@ from dealer_server.operations.users import attempts
 from dealer_server.operations.users.password import Passwords
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.console import user as user_store
-from dealer_server.store.console.user import Account, Place, Session
+from dealer_server.store.console.user import Account, Listed, Place, Session
 
 IDLE_TIMEOUT = timedelta(minutes=30)
 LIFETIME = timedelta(hours=12)
@@ -90,13 +90,13 @@ async def set_flash(database: Database, session_id: int, message: str, failed: b
         await user_store.say(connection, session_id, message, failed)
 
 
-async def list_sessions(database: Database, user_id: int, now: datetime) -> tuple[Account, list[Place]]:
-    """An account and its sessions that have not expired. Raises OperatorError."""
+async def list_sessions(database: Database, user_id: int, now: datetime) -> tuple[Listed, list[Place]]:
+    """A user and the sessions that have not expired. Raises OperatorError."""
     async with database.connection() as connection:
-        account = await user_store.account(connection, user_id)
-        if account is None:
+        user = await user_store.one(connection, user_id)
+        if user is None:
             raise OperatorError("there is no such user")
-        return account, await user_store.places(connection, user_id, now - IDLE_TIMEOUT, now - LIFETIME)
+        return user, await user_store.places(connection, user_id, now - IDLE_TIMEOUT, now - LIFETIME)
 
 
 async def end_session(database: Database, session: Session, session_id: int) -> bool:

@@ -122,9 +122,9 @@ _LISTED = (
 )
 
 
-async def one(connection: Connection, user_id: int) -> Listed:
-    [row] = await connection.fetch(f"{_LISTED} WHERE u.user_id = $1", user_id)
-    return Listed(**row)
+async def one(connection: Connection, user_id: int) -> Listed | None:
+    row = await connection.fetchrow(f"{_LISTED} WHERE u.user_id = $1", user_id)
+    return Listed(**row) if row else None
 
 
 async def listed(

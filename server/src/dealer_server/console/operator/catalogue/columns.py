@@ -49,8 +49,8 @@ ABOUT: Mapping[str, About] = {
     "supportedFields": About("esimStatus;smdpStatus", "Fields that the supplier reports. A dash for none."),
     "supplier": About("stock", "Who makes the eSIMs."),
 }
-NEEDED = [name for name in importing.NAMES if name in list(ABOUT)[:8]]
-"""What is enough for a new package."""
+NEEDED = [column.name for column in importing.COLUMNS if column.required or column.name == "dataBytes"]
+"""What is enough for a new package, also for one whose data is limited."""
 OPTIONAL = [name for name in importing.NAMES if name not in NEEDED]
 assert set(ABOUT) == set(importing.NAMES), "every column is told of"
 
