@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.cases import life
+from bench.cases.console import group as console
 from bench.cases.suite import RECENT_ORDERS, YEAR, Bench, audit, of, recent_orders, target_of
 from bench.support import growth, programs
 from bench.support.failure import Failed
@@ -26,6 +27,8 @@ def run(bench: Bench) -> None:
     growth.load(bench.instance, full, bench.options.stored, YEAR, ended=ago, events=growth.DELIVERED)
     growth.load(bench.instance, full, RECENT_ORDERS, timedelta(minutes=1))
     growth.vacuum(bench.instance, full)
+    growth.summarize(bench.instance, full)  # or the worker does it while lives are measured
+    growth.vacuum(bench.instance, full)
     audit(bench, full, "audit", f"audit of {bench.options.stored:,} orders")
     for number in range(bench.options.runs):
         _lives(bench, full, number)
@@ -37,6 +40,7 @@ def run(bench: Bench) -> None:
             sides = [Side(".empty", empty, target_of(one)), Side(".stored", full, target_of(other))]
             _side_by_side(bench, sides if number % 2 else sides[::-1])
         bench.instance.drop(empty)
+    console.measure(bench, full, ".stored", of(".stored"))
     bench.floor("stored")
     growth.due_now(bench.instance, full)
     audit(bench, full, "audit.incremental", "audit of what was bought since alone", "--incremental")

@@ -19,6 +19,9 @@ from dealer_server import clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, profile_context
+from dealer_server.operations.overview.count_hours import HourCounter
+from dealer_server.operations.reports.fold import ReportFolder
+from dealer_server.operations.search.collect import SearchCollector
 from dealer_server.rules.esim import iccid
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
@@ -181,6 +184,24 @@ def vacuum(instance: Instance, database: str) -> None:
     async def work(opened: Database) -> None:
         async with opened.connection() as connection:
             await connection.execute("VACUUM (ANALYZE)")
+
+    instance.run(database, work)
+
+
+def summarize(instance: Instance, database: str) -> None:
+    """What a worker makes of orders in time: sums of reports, texts for the search, counted hours."""
+
+    async def work(opened: Database) -> None:
+        folder, collector = ReportFolder(opened), SearchCollector(opened, clock.now)
+        hours = HourCounter(opened, clock.now)
+        try:
+            await folder.fold()
+            await collector.collect()
+            while await hours.count():
+                pass
+        finally:
+            await folder.close()
+            await collector.close()
 
     instance.run(database, work)
 

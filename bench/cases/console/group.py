@@ -7,11 +7,7 @@ from bench.cases.console import kept, pages
 from bench.cases.suite import RECENT_ORDERS, YEAR, Bench, target_of
 from bench.support import growth, slices
 from bench.support.measure import Replay
-from dealer_server import clock
 from dealer_server.db.database import Database
-from dealer_server.operations.overview.count_hours import HourCounter
-from dealer_server.operations.reports.fold import ReportFolder
-from dealer_server.operations.search.collect import SearchCollector
 
 PACKAGES = 200
 """Of so many packages orders are stored, so that reports have rows to add."""
@@ -21,19 +17,24 @@ def run(bench: Bench) -> None:
     """(j): pages of the console with many orders stored, some of them of the last minutes."""
     database = _stored(bench)
     for _ in range(bench.options.runs):
-        with bench.instance.serve(database) as served:
-            found = pages.measure(bench.instance, database, served)
-        for title, reading in found.items():
-            bench.note(f"console.{title}", f"console: {title}", reading)
-        timed = {title: reading for title, reading in found.items() if "p50_ms" in reading}
-        for kind, title in ((pages.SEARCH, "search"), (pages.REPORT, "report")):
-            some = {name: reading for name, reading in timed.items() if kind in name}
-            bench.note(f"console.{title}", f"console: the slowest {title}", pages.slowest(some))
-            timed = {name: reading for name, reading in timed.items() if name not in some}
-        bench.note("console.slowest", "console: the slowest other page", pages.slowest(timed))
+        measure(bench, database)
     bench.instance.drop(database)
     _kept(bench)
     _added(bench)
+
+
+def measure(bench: Bench, database: str, suffix: str = "", where: str = "") -> None:
+    """Every page once, and which were the slowest; `suffix` of the keys, `where` of the titles."""
+    with bench.instance.serve(database) as served:
+        found = pages.measure(bench.instance, database, served)
+    for title, reading in found.items():
+        bench.note(f"console.{title}{suffix}", f"console: {title}{where}", reading)
+    timed = {title: reading for title, reading in found.items() if "p50_ms" in reading}
+    for kind, title in ((pages.SEARCH, "search"), (pages.REPORT, "report")):
+        some = {name: reading for name, reading in timed.items() if kind in name}
+        bench.note(f"console.{title}{suffix}", f"console: the slowest {title}{where}", pages.slowest(some))
+        timed = {name: reading for name, reading in timed.items() if name not in some}
+    bench.note(f"console.slowest{suffix}", f"console: the slowest other page{where}", pages.slowest(timed))
 
 
 def _stored(bench: Bench) -> str:
@@ -45,7 +46,7 @@ def _stored(bench: Bench) -> str:
     growth.load(instance, database, bench.options.stored, YEAR, ended=ended, packages=packages)
     growth.load(instance, database, RECENT_ORDERS, timedelta(hours=1), packages=packages)
     growth.vacuum(instance, database)
-    instance.run(database, _made)
+    growth.summarize(instance, database)
     growth.vacuum(instance, database)
     return database
 
@@ -56,18 +57,6 @@ async def _packages(opened: Database) -> list[str]:
             "SELECT package_code FROM package ORDER BY package_code <> $1, package_code", pages.PACKAGE
         )
     return [row["package_code"] for row in rows if row["package_code"] != pages.NOBODY_BOUGHT][:PACKAGES]
-
-
-async def _made(opened: Database) -> None:
-    folder, collector, hours = ReportFolder(opened), SearchCollector(opened, clock.now), HourCounter(opened, clock.now)
-    try:
-        await folder.fold()
-        await collector.collect()
-        while await hours.count():
-            pass
-    finally:
-        await folder.close()
-        await collector.close()
 
 
 def _kept(bench: Bench) -> None:
