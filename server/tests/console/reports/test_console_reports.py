@@ -55,6 +55,21 @@ async def test_costs_are_told_of_where_some_are_known(
     assert "Margin counts unknown costs, such as of stock, as 0." in page
 
 
+async def test_days_are_compared_with_as_many_before_them(
+    service: Service, admin: Browser, clerk: Browser, dealer: ApiClient
+):
+    whose = "WHERE tenant_id = $1 AND kind = 'DAY'"
+    moved = f"UPDATE report_sum SET day = day - 1 {whose} RETURNING day::text"
+    [(day,), *_] = await fetch(service.database, moved, dealer.tenant_id)
+    alone = f"/console/reports?dealer={dealer.tenant_id}&from={day}&to={day}"
+    assert " %" not in (await see(admin, alone)).split("Revenue")[1].split("Net")[0]
+    columns = "tenant_id, kind, package_code, supplier, currency, refunded, refunds, costed, cost"
+    doubled = f"INSERT INTO report_sum (day, sold, revenue, {columns}) SELECT day - 1, sold, 2 * revenue, {columns}"
+    await fetch(service.database, f"{doubled} FROM report_sum {whose} RETURNING 1", dealer.tenant_id)
+    assert "Revenue 5.40 USD −50 % , 3 eSIMs and recharges" in await see(admin, alone)
+    assert "Spent 5.40 USD −50 % , 3 eSIMs and recharges" in await see(clerk, alone)
+
+
 async def test_a_dealer_sees_its_own_without_costs_and_suppliers(
     clerk: Browser, dealer: ApiClient, stranger: ApiClient, service: Service
 ):

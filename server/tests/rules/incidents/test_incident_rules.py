@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dealer_server.rules.incidents import dealer, overview, receiver, supplier
-from dealer_server.rules.incidents.dealer import Answered, Dealer
+from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
 from dealer_server.rules.incidents.delay import delay_text
 from dealer_server.rules.incidents.incident import Incident, age_text, by_harm
 from dealer_server.rules.incidents.overview import Findings, LowStock, Queued
@@ -248,21 +248,26 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
 
 
 @pytest.mark.parametrize(
-    ("failed", "refunds", "sentences"),
+    ("own", "sentences"),
     [
-        (0, [], []),
-        (1, [], ["1 order failed and is not refunded"]),
-        (2, [], ["2 orders failed and are not refunded"]),
-        (0, [Answered(1, 2 * USD, True, SIX)], ["A refund of 2.00 USD was rejected"]),
+        (Own(), []),
+        (Own(failed=1), ["1 order failed and is not refunded"]),
+        (Own(failed=2), ["2 orders failed and are not refunded"]),
+        (Own(refunds=[Answered(1, 2 * USD, True, SIX)]), ["A refund of 2.00 USD was rejected"]),
         (
-            0,
-            [Answered(1, 2 * USD, False, SIX), Answered(2, USD, True, SIX), Answered(3, USD, True, SIX)],
+            Own(refunds=[Answered(1, 2 * USD, False, SIX), Answered(2, USD, True, SIX), Answered(3, USD, True, SIX)]),
             ["2 refunds were rejected, 2.00 USD in all", "A refund of 2.00 USD was credited"],
         ),
+        (Own(topups=50 * USD), ["Top-ups of 50.00 USD wait for review"]),
+        (
+            Own(failed=1, refused=1),
+            ["1 order failed and is not refunded", "1 API call was refused in the last 24 hours"],
+        ),
+        (Own(refused=12), ["12 API calls were refused in the last 24 hours"]),
     ],
 )
-def test_what_a_dealer_reads_of_its_orders_and_refunds(failed: int, refunds: list[Answered], sentences: list[str]):
-    assert [told(one) for one in dealer.own_incidents(of_dealer(), failed, refunds, NOW)] == sentences
+def test_what_a_dealer_reads_of_its_own_account(own: Own, sentences: list[str]):
+    assert [told(one) for one in dealer.own_incidents(of_dealer(), own, NOW)] == sentences
 
 
 @pytest.mark.parametrize(

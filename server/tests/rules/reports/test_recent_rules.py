@@ -37,7 +37,7 @@ def test_the_last_30_days_are_compared_with_as_many_whole_days_before(days: list
 
 
 def test_days_that_must_be_known_are_those_shown_and_those_compared_with():
-    assert recent.compared(TODAY) == Period(date(2026, 10, 1), TODAY)
+    assert recent.compared(TODAY) == Period(date(2026, 9, 30), TODAY)
 
 
 @pytest.mark.parametrize(

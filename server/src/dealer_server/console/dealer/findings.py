@@ -11,9 +11,9 @@ from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents import dealer as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
-from dealer_server.rules.incidents.dealer import Answered, Dealer
+from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
 from dealer_server.rules.incidents.incident import Incident
-from dealer_server.store.console import dealer
+from dealer_server.store.console import api_log, dealer
 from dealer_server.store.console.dealer import Wallet
 from dealer_server.store.console.incidents import buying, receivers
 from dealer_server.store.webhooks import log
@@ -22,6 +22,8 @@ from esim_dealer.wire.vocabulary import DeliveryState
 REFUNDS = 20
 ANSWERED_SINCE = timedelta(days=1)
 """Refunds that were answered are told of for so long."""
+REFUSED_SINCE = timedelta(days=1)
+"""Calls that were refused, too."""
 
 
 async def incidents(connection: Connection, context: RequestContext, wallet: Wallet) -> list[IncidentRow]:
@@ -41,9 +43,13 @@ async def incidents(connection: Connection, context: RequestContext, wallet: Wal
         receiver=await receivers.of_dealer(connection, tenant_id),
     )
     answered = await buying.answered_refunds(connection, tenant_id, context.now - ANSWERED_SINCE, REFUNDS)
-    refunds = [Answered(*row) for row in answered]
-    failed = await buying.failed_orders(connection, tenant_id)
-    told = rules.own_incidents(found, failed, refunds, context.now)
+    own = Own(
+        failed=await buying.failed_orders(connection, tenant_id),
+        refunds=[Answered(*row) for row in answered],
+        topups=await dealer.waiting_topups(connection, tenant_id),
+        refused=await api_log.refused_since(connection, tenant_id, context.now - REFUSED_SINCE) if may.secrets else 0,
+    )
+    told = rules.own_incidents(found, own, context.now)
     return shown.rows(told, lambda incident: _links(incident, may))
 
 
@@ -80,6 +86,10 @@ def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
             return [Link("See the orders", "/console/orders?status=FAILED")]
         case "REFUNDS" if incident.subject:
             return [Link("See the order", f"/console/orders/{incident.subject}")]
+        case "TOPUPS":
+            return [Link("Top-ups", "/console/wallet/topups")]
+        case "CALLS" if may.secrets:
+            return [Link("See why", "/console/api-log")]
         case "CREDENTIALS" if may.secrets:
             return [Link("Credentials", "/console/credentials")]
         case _:

@@ -70,7 +70,6 @@ async def home(context: RequestContext) -> Html:
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
         incidents = await findings.incidents(connection, context, wallet)
         uses = await credential.uses_of_tenant(connection, context.tenant_id)
-        written, dropped = await api_log.counts(connection, context.tenant_id)
         recent = await _recent(connection, context, wallet.currency)
         packages = await _packages(connection, context)
     steps = _steps(context, done, wallet, endpoint, uses)
@@ -83,7 +82,8 @@ async def home(context: RequestContext) -> Html:
         days_left=left if left is not None and left <= LASTS_DAYS else None,
         packages=packages,
         starts=[start_of(day) for day in recent.days],
-        spent=[float(money.text(one.revenue, wallet.currency)) for one in recent.sums],
+        spent=_amounts(recent.sums, wallet.currency),
+        before=_before(recent, wallet.currency),
         incidents=incidents,
         health=receiver_health(endpoint),
         steps=steps,
@@ -93,7 +93,6 @@ async def home(context: RequestContext) -> Html:
         orders=newest.rows,
         endpoint=endpoint,
         failed_count=failed,
-        refused=written + dropped,
         base_url=context.parts.settings.base_url,
     )
 
@@ -102,6 +101,17 @@ async def _recent(connection: Connection, context: RequestContext, currency: str
     today = day_of(context.now)
     days = await report.by_day(connection, Filter(rules.compared(today), context.tenant_id))
     return rules.recent(days, currency, today)
+
+
+def _before(recent: Recent, currency: str) -> tuple[str, list[float]] | None:
+    """None where nothing was spent then."""
+    amounts = _amounts(recent.before, currency)
+    return (f"The {len(amounts)} days before", amounts) if any(amounts) else None
+
+
+def _amounts(sums: Sequence[Sums], currency: str) -> list[float]:
+    """What was spent on each day."""
+    return [float(money.text(one.revenue, currency)) for one in sums]
 
 
 async def _packages(connection: Connection, context: RequestContext) -> list[Bought]:

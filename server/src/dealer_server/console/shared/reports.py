@@ -8,6 +8,7 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.request_context import Download, NotFound, RequestContext
 from dealer_server.operations.reports.statement import Statement, statement
 from dealer_server.rules.money import money
+from dealer_server.rules.period import change_text
 from dealer_server.rules.reports import period as periods
 from dealer_server.rules.reports import sums as rules
 from dealer_server.rules.reports.period import PRESETS, Month, Period
@@ -46,7 +47,8 @@ class Group(NamedTuple):
 
 
 class Report(NamedTuple):
-    """`more`: there are more groups than these."""
+    """`more`: there are more groups than these. `before`: the sums of as many days before, day by day; `changes`: by
+    how much a sum of the days that are over is more or less than that of as many before, "" where there is none."""
 
     question: Question
     groups: Sequence[Group]
@@ -55,6 +57,8 @@ class Report(NamedTuple):
     currency: str
     days: Sequence[datetime]
     series: Sequence[Sums]
+    before: Sequence[Sums]
+    changes: Mapping[str, str]
     freshness: Freshness
 
     @property
@@ -90,13 +94,17 @@ def question(context: RequestContext, allowed: Sequence[str], tenant_id: int | N
 
 async def load(context: RequestContext, asked: Question) -> Report:
     async with context.parts.database.connection() as connection:
-        by_day = await report.by_day(connection, asked.wanted)
+        both = Period(asked.wanted.period.before.first, asked.wanted.period.last)
+        every = await report.by_day(connection, asked.wanted._replace(period=both))
         rows = await report.grouped(connection, asked.wanted, asked.by, SHOWN + 1)
         freshness = await report.freshness(connection, asked.wanted.tenant_id)
         groups = await _named(connection, rows[:SHOWN])
-    totals = rules.totals(by_day)
-    currency = next(iter(totals), "USD")
     days = asked.wanted.period.days
+    totals = rules.totals(one for one in every if one.day >= days[0])
+    currency = next(iter(totals), "USD")
+    series = rules.series(every, currency, days)
+    before = rules.series(every, currency, asked.wanted.period.before.days)
+    over = len([day for day in days if day < periods.day_of(context.now)])
     return Report(
         question=asked,
         groups=groups,
@@ -104,9 +112,20 @@ async def load(context: RequestContext, asked: Question) -> Report:
         totals=totals,
         currency=currency,
         days=[periods.start_of(day) for day in days],
-        series=rules.series(by_day, currency, days),
+        series=series,
+        before=before,
+        changes=changes(series[:over], before[len(before) - over :]),
         freshness=freshness,
     )
+
+
+def changes(now: Sequence[Sums], before: Sequence[Sums]) -> dict[str, str]:
+    """By property of Sums: +12 %, "no change"; "" where nothing was before."""
+    mine, theirs = rules.total(now), rules.total(before)
+    return {
+        name: change_text(getattr(mine, name), getattr(theirs, name)) if getattr(theirs, name) > 0 else ""
+        for name in ("revenue", "refunds", "cost", "margin", "net")
+    }
 
 
 def grouping(keys: Sequence[str], word: str) -> list[tuple[str, str]]:
@@ -116,10 +135,17 @@ def grouping(keys: Sequence[str], word: str) -> list[tuple[str, str]]:
 
 def chart(found: Report, names: Mapping[str, str]) -> list[tuple[str, list[float]]]:
     """`names`: what each line is called, by property of Sums."""
-    return [
-        (title, [float(money.text(getattr(one, name), found.currency)) for one in found.series])
-        for name, title in names.items()
-    ]
+    return [(title, _amounts(found.series, name, found.currency)) for name, title in names.items()]
+
+
+def chart_before(found: Report, name: str) -> tuple[str, list[float]] | None:
+    """The same property on as many days before; None where nothing was then."""
+    amounts = _amounts(found.before, name, found.currency)
+    return (f"The {len(amounts)} days before", amounts) if any(amounts) else None
+
+
+def _amounts(sums: Sequence[Sums], name: str, currency: str) -> list[float]:
+    return [float(money.text(getattr(one, name), currency)) for one in sums]
 
 
 async def export(context: RequestContext, asked: Question, columns: Mapping[str, str]) -> Download:

@@ -71,29 +71,41 @@
     probe.remove();
     return found;
   };
-  const hour = (seconds) => { const text = written(new Date(seconds * 1000)); return text.endsWith("00:00:00") ? text.slice(5, 10) : text.slice(11, 16); };
-  const WHOLE = [...Array(10).keys()].flatMap((power) => [1, 2, 5].map((first) => first * 10 ** power));
+  const hour = (seconds) => { const text = written(new Date(seconds * 1000)); return text.endsWith("00:00:00") ? `${+text.slice(8, 10)} ${MONTHS[text.slice(5, 7) - 1]}` : text.slice(11, 16); };
+  // Between two lines of a grid of four or so; the highest line is above everything that is drawn.
+  const stepOf = (height, whole) => {
+    const rough = (height || 1) / 4, power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 2.5, 5, 10].find((first) => first * power >= rough && !(whole && first === 2.5 && power < 10)) * power;
+    return whole ? Math.max(1, step) : step;
+  };
+  const GHOST = [0.86, 34];  // a bar's share of its place, and its most pixels
   const plots = new Map();
   const draw = (box) => {
     plots.get(box)?.destroy();
     const { times, series, before, unit, open, by_day } = JSON.parse(box.dataset.chart);
-    const day = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 10);  // of UTC, in every zone
+    const day = (seconds) => { const at = new Date(seconds * 1000); return `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}`; };  // of UTC, in every zone
     const axis = { stroke: colour("paint-text"), grid: { stroke: colour("paint-line"), width: 1 }, ticks: { show: false }, font: "12px Inter" };
     const own = series.length - (before ? 1 : 0), alone = own === 1, last = times.length - 1, cut = open && last > 0;
-    const shape = alone ? uPlot.paths.bars({ size: [0.7, 28], radius: 0.08 }) : uPlot.paths.linear();
+    const size = before ? [0.5, 20] : [0.7, 28], shape = alone ? uPlot.paths.bars({ size, radius: 0.08 }) : uPlot.paths.linear();
     const value = (_, number) => (number == null ? "–" : `${number.toLocaleString("en")}${unit ? " " + unit : ""}`);
-    const lines = series.map(([label], at) => at === own ? { label, stroke: colour("paint-before"), width: 1.5, points: { show: false }, value } : {
+    const ghosts = alone && before;  // faint bars behind the others; beside lines a faint line
+    const lines = series.map(([label], at) => at === own ? { label, stroke: colour("paint-before"), width: ghosts ? 0 : 1.5, dash: [4, 4], points: { show: false }, value, ...(ghosts ? { fill: colour("paint-before"), paths: () => null } : {}) } : {
       label, stroke: colour(`paint-${at + 1}`), width: alone ? 0 : 2, points: { show: false }, value,
       ...(alone ? { fill: colour("paint-1") } : {}),
       paths: (plot, which, from, to) => shape(plot, which, from, cut ? Math.min(to, last - 1) : to),
     });
-    const whole = series.every(([, numbers]) => numbers.every((number) => number == null || Number.isInteger(number)));
+    const highest = Math.max(0, ...series.flatMap(([, numbers]) => numbers)), lowest = Math.min(0, ...series.flatMap(([, numbers]) => numbers));
+    const step = stepOf(highest - lowest, series.every(([, numbers]) => numbers.every((number) => number == null || Number.isInteger(number))));
+    const bottom = Math.floor(lowest / step) * step, top = Math.max(Math.ceil(highest / step), 1) * step;
     const half = alone && last > 0 ? (times[1] - times[0]) / 2 : 0;  // the first bar and the last are whole
     const options = {
-      width: box.clientWidth, height: 240, cursor: { y: false },
-      axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? (at) => day(at).slice(5) : hour) }, { ...axis, ...(whole ? { incrs: WHOLE } : {}), size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
-      scales: { x: { range: (_, low, high) => [low - half, high + half] }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
-      hooks: cut ? { draw: [(plot) => (alone ? unfinishedBar(plot, lines[0]) : unfinishedLines(plot, lines.slice(0, own)))] } : {},
+      width: box.clientWidth, height: 224, padding: [8, null, 0, 0], cursor: { y: false },
+      axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? day : hour) }, { ...axis, splits: () => Array.from({ length: Math.round((top - bottom) / step) + 1 }, (_, at) => bottom + at * step), size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
+      scales: { x: { range: (_, low, high) => [low - half, high + half] }, y: { range: () => [bottom, top] } },
+      hooks: {
+        ...(ghosts ? { drawAxes: [(plot) => ghostBars(plot, lines[own])] } : {}),
+        ...(cut ? { draw: [(plot) => (alone ? unfinishedBar(plot, lines[0], size) : unfinishedLines(plot, lines.slice(0, own)))] } : {}),
+      },
     };
     plots.set(box, new uPlot(options, [times, ...series.map(([, numbers]) => numbers)], box));
   };
@@ -113,11 +125,26 @@
     });
     ctx.restore();
   };
-  const unfinishedBar = (plot, bar) => {
+  const barWidth = (plot, share, most) => {
+    const [before, x] = [0, 1].map((at) => plot.valToPos(plot.data[0][at], "x", true));
+    return Math.min((x - before) * share, most * devicePixelRatio);
+  };
+  // What was before stands behind the bars, wider and faint.
+  const ghostBars = (plot, ghost) => {
+    const { ctx, data } = plot, width = barWidth(plot, ...GHOST), bottom = plot.valToPos(0, "y", true);
+    ctx.save();
+    ctx.fillStyle = ghost.stroke;
+    ctx.globalAlpha = 0.16;
+    data.at(-1).forEach((number, at) => {
+      const top = plot.valToPos(number ?? 0, "y", true);
+      ctx.fillRect(plot.valToPos(data[0][at], "x", true) - width / 2, top, width, bottom - top);
+    });
+    ctx.restore();
+  };
+  const unfinishedBar = (plot, bar, size) => {
     const { ctx, data } = plot, last = data[0].length - 1;
-    const [x, before] = [last, last - 1].map((at) => plot.valToPos(data[0][at], "x", true));
+    const x = plot.valToPos(data[0][last], "x", true), width = barWidth(plot, ...size);
     const [top, bottom] = [data[1][last], 0].map((number) => plot.valToPos(number, "y", true));
-    const width = Math.min((x - before) * 0.7, 28 * devicePixelRatio);
     ctx.save();
     ctx.fillStyle = ctx.strokeStyle = bar.stroke;
     ctx.globalAlpha = 0.25;

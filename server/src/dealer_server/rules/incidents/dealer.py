@@ -38,9 +38,19 @@ class Answered(NamedTuple):
     settled_at: datetime
 
 
-def own_incidents(dealer: Dealer, failed: int, refunds: Sequence[Answered], now: datetime) -> list[Incident]:
-    """For the dealer itself: also how many of its orders failed and are not refunded, and refunds that were answered of
-    late; rejections first."""
+class Own(NamedTuple):
+    """What only the dealer itself is told: how many of its orders failed and are not refunded, refunds that were
+    answered of late, the sum of its top-ups that wait for review, and how many of its calls were refused of late."""
+
+    failed: int = 0
+    refunds: Sequence[Answered] = ()
+    topups: int = 0
+    refused: int = 0
+
+
+def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
+    """For the dealer itself; rejections before other answers."""
+    failed, refunds = own.failed, own.refunds
     found = [*_closed(dealer, own=True), *_money(dealer, own=True)]
     if failed:
         several = f"{many(failed, 'order', FAILED_COUNTED)} failed and {'is' if failed == 1 else 'are'} not refunded"
@@ -50,6 +60,12 @@ def own_incidents(dealer: Dealer, failed: int, refunds: Sequence[Answered], now:
     credited = [refund for refund in refunds if not refund.rejected]
     found += _answers(rejected, "was rejected", "were rejected", "fault", dealer.currency)
     found += _answers(credited, "was credited", "were credited", "note", dealer.currency)
+    if own.topups:
+        text = f"Top-ups of {money.shown(own.topups, dealer.currency)} wait for review"
+        found.append(Incident("TOPUPS", "", "note", text))
+    if own.refused:
+        text = f"{many(own.refused, 'API call')} {'was' if own.refused == 1 else 'were'} refused in the last 24 hours"
+        found.append(Incident("CALLS", "", "note", text))
     return _worst_first(found)
 
 

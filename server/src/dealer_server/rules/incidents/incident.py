@@ -22,6 +22,7 @@ Kind = Literal[
     "FROZEN",
     "BALANCE",
     "CREDENTIALS",
+    "CALLS",
 ]
 Level = Literal["note", "waiting", "fault"]
 

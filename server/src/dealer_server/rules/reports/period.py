@@ -22,6 +22,11 @@ class Period(NamedTuple):
         return [self.first + n * DAY for n in range((self.last - self.first).days + 1)]
 
     @property
+    def before(self) -> "Period":
+        """As many days, up to the one before its first."""
+        return Period(self.first - (self.last - self.first) - DAY, self.first - DAY)
+
+    @property
     def whole_months(self) -> tuple[date, date]:
         """The first day of those months that are in it from their first day to their last, and the day after them.
         Where there are none, both are its first day."""

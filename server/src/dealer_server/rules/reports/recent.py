@@ -14,11 +14,12 @@ PACE_DAYS = 7
 
 
 class Recent(NamedTuple):
-    """`days`: the last 30, the last of which is today, which is not over. `change`: of what was spent on those that are
-    over against as many before them, "" where there is nothing to compare with."""
+    """`days`: the last 30, the last of which is today, which is not over. `before`: of the 30 before them. `change`: of
+    what was spent on those that are over against as many before them, "" where there is nothing to compare with."""
 
     days: Sequence[date]
     sums: Sequence[Sums]
+    before: Sequence[Sums]
     change: str
 
     @property
@@ -32,8 +33,7 @@ def shown(today: date) -> Period:
 
 def compared(today: date) -> Period:
     """The days that must be known: those shown, and those they are compared with."""
-    first, last = shown(today)
-    return Period(first - (last - first), last)
+    return Period(shown(today).before.first, shown(today).last)
 
 
 def recent(days: Iterable[DaySums], currency: str, today: date) -> Recent:
@@ -41,7 +41,7 @@ def recent(days: Iterable[DaySums], currency: str, today: date) -> Recent:
     wanted = shown(today).days
     every = rules.series(days, currency, compared(today).days)
     before, sums = every[: -len(wanted)], every[-len(wanted) :]
-    return Recent(wanted, sums, change_text(rules.total(sums[:-1]).revenue, rules.total(before).revenue))
+    return Recent(wanted, sums, before, change_text(rules.total(sums[:-1]).revenue, rules.total(before[1:]).revenue))
 
 
 def days_left(available: int, found: Recent) -> int | None:

@@ -142,6 +142,14 @@ async def counts(connection: Connection, tenant_id: int) -> tuple[int, int]:
     return (row["written"], row["dropped"]) if row else (0, 0)
 
 
+async def refused_since(connection: Connection, tenant_id: int, since: datetime) -> int:
+    """How many of the calls that are kept were refused since then; at most 1 000 rows are scanned."""
+    count: int = await connection.fetchval(
+        "SELECT count(*) FROM refused_call WHERE tenant_id = $1 AND at >= $2", tenant_id, since
+    )
+    return count
+
+
 async def record_steps(connection: Connection, steps: Iterable[tuple[int, Step]], now: datetime) -> None:
     """(tenant_id, step) done for the first time; later times change nothing."""
     await connection.executemany(
