@@ -6,9 +6,11 @@ left out is UNSET, which is false.
 
 import asyncio
 import os
+import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import Any, TypeVar, Unpack
 from weakref import WeakKeyDictionary
@@ -110,7 +112,7 @@ class Dealer:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._exchange = _exchange(url, app_key, app_secret, retry, timeout, clock)
-        self._http = httpx2.Client(transport=transport, headers=_user_agent())
+        self._http = httpx2.Client(transport=transport, headers=_user_agent(), verify=_tls())
         self._sleep = sleep
         self._of_thread = threading.local()
 
@@ -473,7 +475,7 @@ class AsyncDealer:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._exchange = _exchange(url, app_key, app_secret, retry, timeout, clock)
-        self._http = httpx2.AsyncClient(transport=transport, headers=_user_agent())
+        self._http = httpx2.AsyncClient(transport=transport, headers=_user_agent(), verify=_tls())
         self._sleep = sleep
         self._of_task: WeakKeyDictionary[asyncio.Task[Any], Answered] = WeakKeyDictionary()
 
@@ -769,6 +771,12 @@ def _given(value: str | None, variable: str, argument: str) -> str:
     if not value:
         raise NotConfigured(f"{variable} is not set, nor was {argument} given")
     return value
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """One for all clients of a process: to read whom the machine trusts takes longer than most calls."""
+    return httpx2.create_ssl_context()
 
 
 def _user_agent() -> dict[str, str]:

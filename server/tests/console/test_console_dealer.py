@@ -28,7 +28,7 @@ from dealer_server.rules.esim import qr
 from dealer_server.rules.orders.bulk import BulkLine
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.orders import bulk
-from support.api_client import ApiClient, Service
+from support.api_client import ApiClient, Service, http_client
 from support.browser import PASSWORDS
 from support.console.operator_pages import failed_for_good
 from support.money.refunds import bought, query
@@ -80,7 +80,7 @@ async def people(service: Service, dealer: ApiClient) -> AsyncIterator[People]:
     async with AsyncExitStack() as stack:
         found: People = {}
         for role in ROLES:
-            http = httpx2.AsyncClient(base_url=service.url, trust_env=False, timeout=30)
+            http = http_client(base_url=service.url)
             await stack.enter_async_context(http)
             found[role] = await signed_in(service, dealer.tenant_id, role, http)
         yield found

@@ -34,9 +34,9 @@ SEALING_KEYS = f"test:{base64.b64encode(bytes(range(32))).decode()}"
 _TRUSTS_NOBODY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-def http_client(timeout: float = 30) -> httpx2.AsyncClient:
+def http_client(timeout: float = 30, base_url: str = "") -> httpx2.AsyncClient:
     """For plain HTTP: to read whom the machine trusts takes longer than most tests."""
-    return httpx2.AsyncClient(trust_env=False, timeout=timeout, verify=_TRUSTS_NOBODY)
+    return httpx2.AsyncClient(base_url=base_url, trust_env=False, timeout=timeout, verify=_TRUSTS_NOBODY)
 
 
 async def _nothing() -> None:

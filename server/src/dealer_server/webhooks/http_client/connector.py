@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import cache
 from ipaddress import ip_address
 from itertools import zip_longest
 from typing import NamedTuple
@@ -153,7 +154,9 @@ def interleaved(addresses: Iterable[Address]) -> list[Address]:
     return [address for turn in zip_longest(*kinds.values()) for address in turn if address is not None]
 
 
+@cache
 def verifying() -> ssl.SSLContext:
+    """One for the process: to read whom the machine trusts takes longer than most calls."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
