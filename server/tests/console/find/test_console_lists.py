@@ -18,7 +18,7 @@ def row(page: str) -> str:
 async def test_a_creation_in_the_audit_log_tells_what_is_not_the_default(dealer: ApiClient, admin: Browser) -> None:
     page = (await admin.get(f"/console/audit?dealer={dealer.tenant_id}&action=tenant.create")).text
     short, _, every = row(page).partition("All fields")
-    assert "Balance</span> 1000.00" in short and "Credit limit" not in short and "IP allowlist" not in short
+    assert "Balance</span> 1,000.00" in short and "Credit limit" not in short and "IP allowlist" not in short
     assert "IP allowlist</span> none" in every and "RT-family API</span> off" in every and "Markup</span> 0 %" in every
     assert "entryVersion" not in page
 

@@ -12,6 +12,7 @@ from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.request_context import Html, RequestContext
+from dealer_server.rules.money import money
 from dealer_server.rules.price_lists.list_file import percent
 from dealer_server.store.console import audit as console_audit
 from dealer_server.store.console.audit import Act, ActFilter
@@ -21,6 +22,9 @@ _PAGES = {"orderNo": "/console/orders/", "profileId": "/console/profiles/", "pac
 """Of what a fact names, where that is never removed."""
 _SILENT = ("", "0", "no", "none", "off", "ACTIVE")
 """What says nothing of something new."""
+
+
+_AMOUNTS = ("amount", "balance", "creditLimit", "lowBalanceThreshold")
 
 
 class Told(NamedTuple):
@@ -81,20 +85,20 @@ def _details(act: Act) -> Sequence[Told]:
     detail: dict[str, object] = json.loads(act.detail)
     detail.pop("entryVersion", None)
     before, after = detail.pop("before", None), detail.pop("after", None)
-    facts = [Told(name, _text(name, value), _page(name, value)) for name, value in detail.items()]
+    facts = [Told(words.label(name), _text(name, value), _page(name, value)) for name, value in detail.items()]
     if not isinstance(after, dict):
         return facts
     old = before if isinstance(before, dict) else {}
     said = str if act.action.startswith("price_list.") else words.label  # there a name may be a packageCode
     new = act.action.endswith(".create")
-    return facts + [
-        Told(said(name), text := _text(name, value), "", _text(name, old.get(name)), new and _says_nothing(text))
-        for name, value in after.items()
-    ]
+    silent = (*_SILENT, act.dealer) if act.action.endswith(".create") else None
+    changes = [(name, _text(name, value), _text(name, old.get(name))) for name, value in after.items()]
+    return facts + [Told(said(name), text, "", was, _is_silent(text, silent)) for name, text, was in changes]
 
 
-def _says_nothing(text: str) -> bool:
-    return text in _SILENT or not text.strip("0.% ")
+def _is_silent(text: str, silent: Sequence[str | None] | None) -> bool:
+    """`silent`: what says nothing of something new, such as its name, which stands beside it; None: it is not new."""
+    return silent is not None and (text in silent or not text.strip("0.% "))
 
 
 def _page(name: str, value: object) -> str:
@@ -109,6 +113,10 @@ def _text(name: str, value: object) -> str:
             return "yes" if value else "no"
         case int() if name == "markupBasisPoints":
             return f"{percent(value)} %"
+        case int():
+            return f"{value:,}"
+        case str() if name in _AMOUNTS:
+            return money.grouped(value)
         case str():
             return value
         case list() if all(isinstance(one, str) for one in value):

@@ -80,6 +80,10 @@ _LABELS = {
     "readSeconds": "Response timeout, seconds",
     "settleSeconds": "Settle after, seconds",
     "senderIps": "Webhook sender addresses",
+    "orderNo": "Order",
+    "profileId": "eSIM",
+    "refundNo": "Refund",
+    "appKey": "AppKey",
 }
 _TONES = {
     "busy": "PENDING PROCESSING DELIVERING IN_FLIGHT QUEUED REFUNDING PARTIALLY_DELIVERED PARTIAL_DELIVERED WAITING"
