@@ -90,7 +90,6 @@ def _details(act: Act) -> Sequence[Told]:
         return facts
     old = before if isinstance(before, dict) else {}
     said = str if act.action.startswith("price_list.") else words.label  # there a name may be a packageCode
-    new = act.action.endswith(".create")
     silent = (*_SILENT, act.dealer) if act.action.endswith(".create") else None
     changes = [(name, _text(name, value), _text(name, old.get(name))) for name, value in after.items()]
     return facts + [Told(said(name), text, "", was, _is_silent(text, silent)) for name, text, was in changes]
