@@ -1,12 +1,13 @@
 """Dealers: their terms, prices, credentials, callback URLs and wallets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from typing import get_args
 
 import msgspec
 
-from dealer_server.console.find import choice, dates
+from dealer_server.console.find import choice, dates, files, tabs
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.shared import keys, params, statement, uses
 from dealer_server.console.shared.calls import blaming, call
@@ -24,7 +25,9 @@ from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.access import scopes
 from dealer_server.rules.incidents.receiver import health
+from dealer_server.rules.money import money
 from dealer_server.rules.notices import low_balance
+from dealer_server.rules.orders import identity
 from dealer_server.rules.refusal import CallbackUrlRefused
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
@@ -32,7 +35,8 @@ from dealer_server.rules.reports.sums import Sums, totals
 from dealer_server.store.catalogue import price_list
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console import dealers as console_dealers
-from dealer_server.store.console.dealers import Dealer
+from dealer_server.store.console.dealers import Dealer, DealerRow, Status
+from dealer_server.store.console.pages import ListPage
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.reports import report
 from dealer_server.store.tenants import credential
@@ -43,35 +47,89 @@ from esim_dealer.wire.calls import SetWebhook
 
 DEALERS, DEALER = "/console/dealers", "/console/dealers/{tenant_id}"
 PRICES = 200
-COLUMNS = ("name", "-balance", "-orders", "-profiles")
+COLUMNS = ("-turnover", "name", "-balance", "-orders")
+MOST_DEALERS = 100_000
+TABS: tuple[tuple[str, Status], ...] = (("Active", "ACTIVE"), ("Suspended", "DISABLED"), ("Low balance", "LOW"))
+STATUSES: tuple[Status, ...] = get_args(Status)
+CELLS: Mapping[str, Callable[[DealerRow], str]] = {
+    "tenantId": lambda row: str(row.tenant_id),
+    "dealer": lambda row: row.name,
+    "status": lambda row: row.status,
+    "frozen": lambda row: str(row.frozen).lower(),
+    "currency": lambda row: row.currency,
+    "turnover30Days": lambda row: money.text(row.turnover, row.currency),
+    "balance": lambda row: money.text(row.balance, row.currency),
+    "creditLimit": lambda row: money.text(row.credit_limit, row.currency),
+    "orders": lambda row: str(row.order_count),
+    "esims": lambda row: str(row.profile_count),
+    "lastOrderTime": lambda row: (
+        f"{identity.created_at(row.last_order_id):%Y-%m-%dT%H:%M:%SZ}" * bool(row.last_order_id)
+    ),
+    "webhooks": lambda row: health(row.endpoint, row.consecutive_failures, row.last_success_at),
+}
+"""What a file has in each column, by its name."""
 LATEST_ENTRIES = 8
 
 
 @page(DEALERS, OPERATORS, "operator/dealers.html", MenuEntry("Dealers", "building-store", 15), listing=True)
 async def dealers(context: RequestContext) -> Html:
-    text, start = params.text(context.query, "q"), params.number(context.query, "before") or 0
-    order = params.order(context, DEALERS, COLUMNS)
+    text, status = params.text(context.query, "q"), params.one_of(context.query, "status", STATUSES)
+    start, order = params.number(context.query, "before") or 0, params.order(context, DEALERS, COLUMNS, COLUMNS[0])
     async with context.parts.database.connection() as connection:
-        rows = await console_dealers.list_dealers(
-            connection, text, start, PAGE_SIZE + 1, order.key, descending=order.descending
-        )
-        total = await console_dealers.count_dealers(connection, text)
+        rows = await _listed(connection, context, start, PAGE_SIZE + 1)
+        counts = await console_dealers.counts(connection, text)
+        total = counts[status] if status is not None else await console_dealers.count_dealers(connection, text)
+        waiting = await console_dealers.waiting(connection, [row.tenant_id for row in rows[:PAGE_SIZE]])
     drafts = await onboard.list_drafts(context.parts.database) if context.user.full_role in OPERATOR_ADMINS else []
+    shown, following = min(len(rows), PAGE_SIZE), start + PAGE_SIZE if len(rows) > PAGE_SIZE else None
+    presets = [(name, {"status": state}) for name, state in TABS]
     return Html(
         health=health,
         dealers=rows[:PAGE_SIZE],
-        pager=params.pager(
-            context,
-            DEALERS,
-            start + PAGE_SIZE if len(rows) > PAGE_SIZE else None,
-            shown=min(len(rows), PAGE_SIZE),
-            word="dealer",
-            total=total,
-        ),
+        waiting=waiting,
+        pager=params.pager(context, DEALERS, following, shown=shown, word="dealer", total=total),
         order=order,
         text=text or "",
+        filtered=bool(text or status),
+        tabs=await tabs.of(context, DEALERS, presets, {name: counts[state] for name, state in TABS}),
+        export=params.address(f"{DEALERS}.csv", params.filters(context)),
         drafts=drafts,
     )
+
+
+async def _listed(connection: Connection, context: RequestContext, start: int, limit: int) -> list[DealerRow]:
+    order = params.order(context, DEALERS, COLUMNS, COLUMNS[0])
+    return await console_dealers.list_dealers(
+        connection,
+        params.text(context.query, "q"),
+        start,
+        limit,
+        order.key,
+        descending=order.descending,
+        status=params.one_of(context.query, "status", STATUSES),
+        turnover=await _turnover(connection, context.now),
+    )
+
+
+async def _turnover(connection: Connection, now: datetime) -> dict[int, int]:
+    """Of each dealer in the last 30 days."""
+    found: dict[int, int] = {}
+    for row in await report.grouped(connection, report.Filter(recent.shown(day_of(now))), ["dealer"], MOST_DEALERS):
+        dealer = row.keys["dealer"]
+        found[dealer] = found.get(dealer, 0) + row.sums.revenue
+    return found
+
+
+@download(f"{DEALERS}.csv", OPERATORS, listing=True)
+async def export_dealers(context: RequestContext) -> Download:
+    """All dealers of the list, in its order; who takes the file is in the audit log."""
+    await params.record_export(context, "dealers.export", None, ("q", "status"))
+
+    async def read(connection: Connection, seen: int | None, size: int) -> ListPage[DealerRow]:
+        rows = await _listed(connection, context, seen or 0, size)
+        return ListPage(rows, (seen or 0) + size if len(rows) == size else None)
+
+    return files.download(context, "dealers", CELLS, read)
 
 
 def terms_of(form: Mapping[str, str]) -> Terms:

@@ -1,15 +1,22 @@
 """What the console shows of dealers: the list, and one with its credentials, prices and endpoint."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from dealer_server.db.by_tenant import rows_of
 from dealer_server.db.connection import Connection
+from dealer_server.store.console import queues
 from dealer_server.store.tenants.tenant import RtFace
 from esim_dealer.wire.vocabulary import EndpointState
 
+Status = Literal["ACTIVE", "DISABLED", "LOW"]
+"""What the list may be filtered by: a status, or a balance that is low."""
+
 
 class DealerRow(NamedTuple):
-    """A dealer in a list; amounts in ten-thousandths."""
+    """A dealer in a list; amounts in ten-thousandths. `low`: its balance is below what it is told of. `turnover`: of
+    the days that were asked for. `last_order_id`: 0 before its first order."""
 
     tenant_id: int
     name: str
@@ -18,20 +25,21 @@ class DealerRow(NamedTuple):
     currency: str
     balance: int
     credit_limit: int
-    low_balance_threshold: int
+    low: bool
     order_count: int
     profile_count: int
     endpoint: EndpointState
     consecutive_failures: int
     last_success_at: datetime | None
+    turnover: int
+    last_order_id: int
 
-    @property
-    def available(self) -> int:
-        return self.balance + self.credit_limit
 
-    @property
-    def low(self) -> bool:
-        return self.available < self.low_balance_threshold
+class Waiting(NamedTuple):
+    """Of a dealer what an operator is to decide: top-ups, and refunds of the oldest 5 000."""
+
+    topups: int
+    refunds: int
 
 
 class Dealer(NamedTuple):
@@ -74,37 +82,86 @@ _MATCHING = (
     " OR EXISTS (SELECT FROM credential c WHERE c.tenant_id = t.tenant_id AND starts_with(c.app_key, $1)))"
 )
 ORDERS = {
-    "": "t.tenant_id",
     "name": "lower(t.name)",
+    "turnover": "coalesce(s.turnover, 0)",
     "balance": "w.balance",
     "orders": "w.order_count",
-    "profiles": "w.profile_count",
 }
 """What the list can be ordered by: a row for each dealer is read."""
+_LOW = "(w.balance + w.credit_limit < w.low_balance_threshold OR coalesce(l.told, 0) > 0)"
+_STATUS: Mapping[Status, str] = {
+    "ACTIVE": "t.status = 'ACTIVE' AND NOT w.frozen",
+    "DISABLED": "(t.status <> 'ACTIVE' OR w.frozen)",
+    "LOW": _LOW,
+}
+_ALL = "tenant t JOIN wallet w USING (tenant_id) LEFT JOIN wallet_look l ON l.tenant_id = w.tenant_id"
+_DEALERS = """
+WITH f AS MATERIALIZED (
+    SELECT t.tenant_id, t.name, t.status, w.frozen, w.currency, w.balance, w.credit_limit, {low} AS low, w.order_count,
+        w.profile_count, coalesce(e.state, 'NOT_SET') AS endpoint,
+        coalesce(e.consecutive_failures, 0) AS consecutive_failures, e.last_success_at,
+        coalesce(s.turnover, 0)::bigint AS turnover, {order} AS place
+    FROM {all} LEFT JOIN webhook_endpoint e ON e.tenant_id = w.tenant_id
+        LEFT JOIN unnest($4::bigint[], $5::bigint[]) AS s(dealer, turnover) ON s.dealer = t.tenant_id
+    WHERE {matching} AND {status} ORDER BY place {direction}, t.tenant_id OFFSET $2 LIMIT $3
+)
+SELECT f.*, coalesce(o.order_id, 0) AS last_order_id FROM f {rows} LEFT JOIN LATERAL (
+    SELECT order_id FROM orders o WHERE o.tenant_id = f.tenant_id ORDER BY order_id DESC LIMIT 1
+) o ON true ORDER BY f.place {direction}, f.tenant_id
+"""
 
 
 async def list_dealers(
-    connection: Connection, text: str | None, start: int, limit: int, order: str = "", *, descending: bool = False
+    connection: Connection,
+    text: str | None,
+    start: int,
+    limit: int,
+    order: str = "name",
+    *,
+    descending: bool = False,
+    status: Status | None = None,
+    turnover: Mapping[int, int] | None = None,
 ) -> list[DealerRow]:
-    """From row `start` on, in one of ORDERS; `text` is a part of the name, or of an AppKey its beginning."""
-    direction = "DESC" if descending else "ASC"
-    rows = await connection.fetch(
-        "SELECT t.tenant_id, t.name, t.status, w.frozen, w.currency, w.balance, w.credit_limit,"
-        " w.low_balance_threshold, w.order_count, w.profile_count,"
-        " coalesce(e.state, 'NOT_SET') AS endpoint, coalesce(e.consecutive_failures, 0) AS consecutive_failures,"
-        " e.last_success_at"
-        " FROM tenant t JOIN wallet w USING (tenant_id) LEFT JOIN webhook_endpoint e ON e.tenant_id = w.tenant_id"
-        f" WHERE {_MATCHING}"
-        f" ORDER BY {ORDERS[order]} {direction}, t.tenant_id OFFSET $2 LIMIT $3",
-        text,
-        start,
-        limit,
+    """From row `start` on, in one of ORDERS; `text` is a part of the name, or of an AppKey its beginning. `turnover`:
+    of dealers by tenant."""
+    sql = _DEALERS.format(
+        low=_LOW,
+        all=_ALL,
+        order=ORDERS[order],
+        matching=_MATCHING,
+        status=_STATUS[status] if status else "true",
+        rows=rows_of("wallet", "f", "tenant_id"),
+        direction="DESC" if descending else "ASC",
     )
-    return [DealerRow(**row) for row in rows]
+    known = turnover or {}
+    rows = await connection.fetch(sql, text, start, limit, list(known), list(known.values()))
+    return [DealerRow(**{name: row[name] for name in DealerRow._fields}) for row in rows]
 
 
 async def count_dealers(connection: Connection, text: str | None) -> int:
     return await connection.fetchval(f"SELECT count(*) FROM tenant t WHERE {_MATCHING}", text) or 0
+
+
+async def counts(connection: Connection, text: str | None) -> dict[Status, int]:
+    """How many match, by what the list may be filtered by."""
+    sums = ", ".join(f"count(*) FILTER (WHERE {condition}) AS {name.lower()}" for name, condition in _STATUS.items())
+    row = await connection.fetchrow(f"SELECT {sums} FROM {_ALL} WHERE {_MATCHING}", text)
+    return {name: row[name.lower()] for name in _STATUS} if row else {}
+
+
+async def waiting(connection: Connection, tenant_ids: Sequence[int]) -> dict[int, Waiting]:
+    """Of those of these dealers for whom anything waits."""
+    found: list[dict[int, int]] = []
+    for queue in ("topups", "refunds"):
+        rows = await connection.fetch(
+            "SELECT tenant_id, count(*)::int AS waiting"
+            f" FROM (SELECT tenant_id FROM {queues.waiting(connection, queue)}) q"
+            " WHERE tenant_id = ANY($1::bigint[]) GROUP BY tenant_id",
+            tenant_ids,
+        )
+        found.append({row["tenant_id"]: row["waiting"] for row in rows})
+    topups, refunds = found
+    return {one: Waiting(topups.get(one, 0), refunds.get(one, 0)) for one in topups.keys() | refunds.keys()}
 
 
 async def dealer(connection: Connection, tenant_id: int) -> Dealer | None:

@@ -80,14 +80,15 @@ _WAITING: Mapping[Queue, str] = {
 _WAITING_BY_NODE = {**_WAITING, "refunds": f"refund r WHERE {of_all('r')} status = 'REFUNDING' AND {_REVIEWED}"}
 
 
-def _waiting(connection: Connection, queue: Queue) -> str:
+def waiting(connection: Connection, queue: Queue) -> str:
+    """A table, and which of its rows wait for an operator."""
     return (_WAITING_BY_NODE if is_distributed(connection) else _WAITING)[queue]
 
 
 async def count(connection: Connection, queue: Queue) -> int:
     """How many wait for an operator; COUNTED where there are that many or more. None of a node that is away."""
     rows = await fetch_all(
-        connection, f"SELECT count(*) AS waiting FROM (SELECT 1 FROM {_waiting(connection, queue)} LIMIT {COUNTED}) w"
+        connection, f"SELECT count(*) AS waiting FROM (SELECT 1 FROM {waiting(connection, queue)} LIMIT {COUNTED}) w"
     )
     return min(sum([row["waiting"] for row in rows]), COUNTED)
 
@@ -171,7 +172,7 @@ async def pending_topups(connection: Connection) -> list[tuple[str, int, int]]:
     """What waits for an operator: currency, how many, their sum."""
     rows = await connection.fetch(
         "SELECT currency, count(*)::int AS topups, sum(amount)::bigint AS amount"
-        f" FROM (SELECT currency, amount FROM {_waiting(connection, 'topups')}) t GROUP BY currency ORDER BY 2 DESC, 1"
+        f" FROM (SELECT currency, amount FROM {waiting(connection, 'topups')}) t GROUP BY currency ORDER BY 2 DESC, 1"
     )
     return [(row["currency"], row["topups"], row["amount"]) for row in rows]
 
@@ -180,7 +181,7 @@ async def in_review(connection: Connection) -> list[tuple[str, int, int]]:
     """What waits for an operator, of the oldest 5 000 refunds: currency, how many, their sum."""
     rows = await connection.fetch(
         f"SELECT currency, count(*)::int AS refunds, sum(amount)::bigint AS amount"
-        f" FROM (SELECT tenant_id, amount FROM {_waiting(connection, 'refunds')}) r JOIN wallet USING (tenant_id)"
+        f" FROM (SELECT tenant_id, amount FROM {waiting(connection, 'refunds')}) r JOIN wallet USING (tenant_id)"
         " GROUP BY currency ORDER BY 2 DESC, 1"
     )
     return [(row["currency"], row["refunds"], row["amount"]) for row in rows]
