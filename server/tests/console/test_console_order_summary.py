@@ -80,6 +80,8 @@ async def test_what_failed_is_named_with_its_reason_and_made_again(market: Purch
         said = await summary(admin, order_no)
         assert "Failed at rt:far: " in said and "200011" in said
         assert "Use rt:near" in said and "Use rt:far" not in said
+        assert "1.80 USD not refunded" in said and "Next Retry it, or refund it" in said
+        assert "Refund this order?" in said
         assert "1 eSIM made again" in await does(admin, f"{page_of(order_no)}/retry", line="1")
         await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
         refused = await does(admin, f"{page_of(order_no)}/retry", line="1")
@@ -90,7 +92,10 @@ async def test_what_failed_and_is_refunded_says_where_it_failed(service: Service
     order = (await dealer.order("TEST-FAIL")).data
     await dealer.delivered(order["orderNo"])
     assert (await settled(dealer, order))["orderStatus"] == "REFUNDED"
-    assert "Failed, refunded Not delivered by simulated." in await summary(admin, order["orderNo"])
+    said = await summary(admin, order["orderNo"])
+    assert "Failed, refunded" in said and "Failed at simulated: NOT_ALLOWED TEST-FAIL fails for good" in said
+    assert "Money 1.80 USD refunded" in said and "Dealer No callback URL" in said and "Next Nothing to do" in said
+    assert "Retry now" not in said
 
 
 async def test_a_purchase_nobody_knows_about_is_settled_not_retried(market: PurchaseFixture):

@@ -1,12 +1,13 @@
 """The list of orders, of all dealers or of one: its filters, its order, its pages, and its file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from dealer_server.console.find import dates, files, tabs
 from dealer_server.console.shared import params
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import orders as store
@@ -14,6 +15,7 @@ from dealer_server.store.console.orders import OrderFilter, OrderRow
 from dealer_server.store.console.pages import ListPage
 
 ORDERS = "/console/orders"
+More = Callable[[Connection, Sequence[OrderRow]], Awaitable[dict[str, Any]]]
 STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED", "PENDING", "PARTIAL", "DELIVERED", "FAILED")
 FILTERS = ("dealer", "status", "package", "from", "to")
 CELLS: Mapping[str, Callable[[OrderRow], str]] = {
@@ -45,8 +47,8 @@ def filters(query: Mapping[str, str], tenant_id: int | None) -> OrderFilter:
     )
 
 
-async def page(context: RequestContext, wanted: OrderFilter, **fields: Any) -> Html:
-    """A page of the list; its template sees `fields` too."""
+async def page(context: RequestContext, wanted: OrderFilter, more: More | None = None, **fields: Any) -> Html:
+    """A page of the list; its template sees `fields` too, and what `more` reads of its rows."""
     order = params.order(context, ORDERS, CREATED, NEWEST_FIRST)
     oldest_first, seen = not order.descending, params.number(context.query, "before")
     faults = params.faults(context.query, status=STATUSES)
@@ -54,6 +56,7 @@ async def page(context: RequestContext, wanted: OrderFilter, **fields: Any) -> H
     if not faults:
         async with context.parts.database.connection() as connection:
             found = await store.list_orders(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
+            fields |= await more(connection, found.rows) if more else {}
     presets = [("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
     return Html(
         orders=found.rows,

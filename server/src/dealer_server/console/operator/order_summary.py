@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from dealer_server.console.operator.failures import LineActs
 from dealer_server.console.operator.timeline import History
 from dealer_server.console.shared.concern import Concern, Link
 from dealer_server.console.shared.rendering import many
@@ -27,19 +28,21 @@ _SURE = ("PLANNED", "REJECTED", "DROPPED", "")
 """States in which nothing may have been bought: another supplier can be asked."""
 
 
-class LineActs(NamedTuple):
-    """What can be done about a line, which counts from 1. `retries`: it may be retried now; `others`: suppliers that
-    may make it instead."""
+class ResendActs(NamedTuple):
+    """A webhook that can be sent again."""
 
-    line: int
-    retries: bool
-    others: Sequence[str]
+    tenant_id: int
+    delivery_id: int
+
+
+Acts = LineActs | ResendActs
 
 
 def concerns(
     history: History, suppliers: Mapping[str, SupplierRow], routes: Mapping[str, Sequence[Hop]]
-) -> list[Concern[LineActs]]:
-    """Faults first. `suppliers`: those that are called, by code. `routes`: of the packages of the order."""
+) -> list[Concern[Acts]]:
+    """Faults first; what failed for good stands above them (failures.py). `suppliers`: those that are called, by code.
+    `routes`: of the packages of the order."""
     latest = {purchase.profile_id: purchase for purchase in history.purchases}
     found = [
         *[concern for item in history.order.items for concern in _of_line(item, latest, suppliers, routes)],
@@ -52,7 +55,6 @@ def concerns(
 class _Cause(NamedTuple):
     """Profiles of a line with the same cause are one concern."""
 
-    failed: bool
     supplier: str
     state: str
     reason: str
@@ -63,15 +65,15 @@ def _of_line(
     latest: Mapping[int, Purchase],
     suppliers: Mapping[str, SupplierRow],
     routes: Mapping[str, Sequence[Hop]],
-) -> Iterator[Concern[LineActs]]:
+) -> Iterator[Concern[Acts]]:
     by_cause: dict[_Cause, list[Profile]] = defaultdict(list)
     for profile in item.profiles:
-        if not (profile.made or profile.refunded or profile.cancelled or profile.held):
+        if not (profile.made or profile.failed or profile.refunded or profile.cancelled or profile.held):
             purchase = latest.get(profile.profile_id)
             if purchase is None:
-                cause = _Cause(profile.failed, item.supplier, "", "")
+                cause = _Cause(item.supplier, "", "")
             else:
-                cause = _Cause(profile.failed, purchase.supplier, purchase.state, purchase.reason or "")
+                cause = _Cause(purchase.supplier, purchase.state, purchase.reason or "")
             by_cause[cause].append(profile)
     for cause, profiles in by_cause.items():
         due = [at for profile in profiles if profile.profile_id in latest and (at := latest[profile.profile_id].due_at)]
@@ -85,26 +87,25 @@ def _concern(
     next_at: datetime | None,
     supplier: SupplierRow | None,
     routes: Mapping[str, Sequence[Hop]],
-) -> Concern[LineActs]:
+) -> Concern[Acts]:
     recharge = profiles[0].recharges is not None
     it = "the recharge" if recharge else "the eSIM" if len(profiles) == 1 else "the eSIMs"
-    ailing, since = _ailing(supplier) if not cause.failed else ("", None)
-    text = f"Failed at {cause.supplier}" if cause.failed else _WAITING.get(cause.state, "Waiting for {supplier}")
-    text = text.format(supplier=cause.supplier, it=it)
-    if cause.reason and (cause.failed or cause.state in _WAITING):
+    ailing, since = _ailing(supplier)
+    text = _WAITING.get(cause.state, "Waiting for {supplier}").format(supplier=cause.supplier, it=it)
+    if cause.reason and cause.state in _WAITING:
         text += f": {cause.reason}"
     what = "the recharge" if recharge else f"{len(profiles)} of {many(item.quantity, 'eSIM')}"
     parked = cause.state == "PARKED"
     others = [hop.supplier for hop in routes.get(item.package_code, ()) if hop.supplier != cause.supplier]
-    movable = not recharge and (cause.failed or cause.state in _SURE)
+    movable = not recharge and cause.state in _SURE
     return Concern(
-        level="fault" if cause.failed or parked or ailing else "waiting",
+        level="fault" if parked or ailing else "waiting",
         text=text,
         about=f"Item {item.line + 1}, {item.package_code}: {what}",
         ailing=ailing,
         since=since,
         next_at=None if parked else next_at,
-        acts=LineActs(item.line + 1, cause.failed or cause.state in _SURE, others if movable else ()),
+        acts=LineActs(item.line + 1, cause.state in _SURE, others if movable else ()),
         link=Link("Settle", "/console/suppliers#unknown") if parked else None,
     )
 
@@ -119,7 +120,7 @@ def _ailing(supplier: SupplierRow | None) -> tuple[str, datetime | None]:
     return ("down", supplier.since) if supplier.up is False else ("", None)
 
 
-def _of_refunds(history: History) -> Iterator[Concern[LineActs]]:
+def _of_refunds(history: History) -> Iterator[Concern[Acts]]:
     for refund in history.refunds:
         if refund.status != "REFUNDING":
             continue
@@ -135,19 +136,20 @@ def _of_refunds(history: History) -> Iterator[Concern[LineActs]]:
             yield Concern("waiting", f"A refund of {amount} waits for the supplier to cancel {what}")
 
 
-def _of_deliveries(history: History) -> Iterator[Concern[LineActs]]:
+def _of_deliveries(history: History) -> Iterator[Concern[Acts]]:
     """The webhooks that the dealer's receiver has refused so far, or for good."""
     for delivery in history.deliveries:
         if delivery.state not in ("RETRY", "FAILED"):
             continue
         failed = many(delivery.attempt_count, "attempt")
         link = Link("View attempts", f"/console/deliveries/{delivery.tenant_id}/{delivery.delivery_id}")
+        again = ResendActs(delivery.tenant_id, delivery.delivery_id)
         if delivery.state == "RETRY":
             text = f"The dealer's endpoint has not accepted {delivery.event_type}: {failed} failed"
-            yield Concern("waiting", text, next_at=delivery.next_attempt_at, link=link)
+            yield Concern("waiting", text, next_at=delivery.next_attempt_at, link=link, acts=again)
         else:
             text = f"The dealer's endpoint did not accept {delivery.event_type}: {failed} failed, no more follow"
-            yield Concern("fault", text, link=link)
+            yield Concern("fault", text, link=link, acts=again)
 
 
 def settled_text(history: History) -> str:
@@ -155,26 +157,13 @@ def settled_text(history: History) -> str:
     order = history.order
     made = [profile for profile in order.profiles if profile.made and not profile.refunded]
     if order.order_status == "REFUNDED":
-        failed = all(profile.failed for profile in order.profiles)
-        return f"Not delivered by {_failures(history)}." if failed else ""
+        return ""
     if not made:
         return "Refunded or cancelled"
     what = "The recharge is applied" if order.recharges is not None else many(len(made), "eSIM")
     if len(made) < len(order.profiles):
         what += f", {len(order.profiles) - len(made)} refunded or cancelled"
     return f"{what}. {_told(history)}"
-
-
-def _failures(history: History) -> str:
-    """Where all eSIMs of an order failed, and why: the last supplier that was asked for each."""
-    latest = {purchase.profile_id: purchase for purchase in history.purchases}
-    found: dict[str, None] = {}
-    for item in history.order.items:
-        for profile in item.profiles:
-            purchase = latest.get(profile.profile_id)
-            reason = (purchase.reason or "").rstrip(".") if purchase else ""
-            found[f"{purchase.supplier if purchase else item.supplier}{f': {reason}' if reason else ''}"] = None
-    return "; ".join(found)
 
 
 def _told(history: History) -> str:

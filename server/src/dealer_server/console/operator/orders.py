@@ -1,12 +1,14 @@
 """Orders of all dealers: the list, its export, and the timeline of one."""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from dealer_server.console.find import choice
 from dealer_server.console.find import orders as find_orders
 from dealer_server.console.find.choice import Choice
 from dealer_server.console.find.orders import ORDERS
-from dealer_server.console.operator import order_summary, timeline
+from dealer_server.console.operator import costs, failures, order_summary, timeline
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.permissions import OPERATOR_FINANCE, OPERATOR_SUPPORT, OPERATORS, permissions
@@ -26,12 +28,12 @@ from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import recharges as console_recharges
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.dealer import not_refundable
-from dealer_server.store.console.orders import OrderFilter, Owner
+from dealer_server.store.console.orders import OrderFilter, OrderRow, Owner
 from dealer_server.store.orders import note
 from dealer_server.store.orders import order as store_order
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.refunds import refund
-from dealer_server.store.suppliers import purchase
+from dealer_server.store.suppliers import cost, purchase
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.log import Filter
 
@@ -47,7 +49,12 @@ COLUMNS = ("orderNo", "createTime", "tenantId", "dealer", "transactionId", "pack
 @page(ORDERS, OPERATORS, "operator/orders.html", MenuEntry("Orders", "shopping-cart", 20), listing=True)
 async def orders(context: RequestContext) -> Html:
     dealer, filters = await _wanted(context)
-    return await find_orders.page(context, filters, dealer=dealer)
+
+    async def margins(connection: Connection, rows: Sequence[OrderRow]) -> dict[str, Any]:
+        keys = [(row.tenant_id, row.order_id) for row in rows]
+        return {"margins": costs.of_rows(rows, await cost.of_orders(connection, keys))}
+
+    return await find_orders.page(context, filters, margins, dealer=dealer, margins={})
 
 
 @download(f"{ORDERS}.csv", OPERATORS, listing=True)
@@ -72,10 +79,15 @@ async def show_order(context: RequestContext) -> Html:
         suppliers = {row.code: row for row in await console_suppliers.list_suppliers(connection)}
         routes = await purchase.routes(connection, [item.package_code for item in history.order.items])
         blocked = await not_refundable(connection, owner.tenant_id, owner.order_id)
+        paid = await cost.of_lines(connection, owner.tenant_id, _span(history.order))
     order = history.order
+    margins = costs.of_lines(order, paid)
     refundable = [item for item in order.items if any(refuse(profile, blocked) is None for profile in item.profiles)]
     return Html(
         order=order,
+        failure=failures.of(history, routes),
+        margins=margins,
+        margin=costs.of_order(margins, order),
         concerns=order_summary.concerns(history, suppliers, routes),
         settled=order_summary.settled_text(history),
         refundable=refundable,
@@ -104,10 +116,15 @@ async def _owner(connection: Connection, context: RequestContext) -> Owner:
     return owner
 
 
+def _span(order: Order) -> range:
+    """The profileIds of the order."""
+    return range(order.items[0].first_profile_id, order.items[-1].first_profile_id + order.items[-1].quantity)
+
+
 async def _history(connection: Connection, context: RequestContext, owner: Owner) -> timeline.History:
     tenant_id, order_id, keys = owner.tenant_id, owner.order_id, context.parts.data_keys
     order = (await store_order.load(connection, [(tenant_id, order_id)], keys))[tenant_id, order_id]
-    span = range(order.items[0].first_profile_id, order.items[-1].first_profile_id + order.items[-1].quantity)
+    span = _span(order)
     deliveries = await log.page(connection, tenant_id, Filter(order_id), Window(DELIVERIES, 0, None))
     ids = [delivery.delivery_id for delivery in deliveries]
     readable = ids if permissions(context.user).codes else []

@@ -80,6 +80,13 @@ _SCRIPT: tuple[tuple[float, str | None, str | None, int], ...] = (
 _SCRIPT_RECHARGED = tuple((seconds - 3, smdp, esim, percent) for seconds, smdp, esim, percent in _SCRIPT if seconds > 3)
 
 
+def refusal(package_code: str) -> Rejected | None:
+    """The answer to whoever asks for an eSIM of a package that fails."""
+    if package_code in ("TEST-FAIL", "TEST-TOPUP-FAIL"):
+        return Rejected("NOT_ALLOWED", False, f"{package_code} fails for good")
+    return None
+
+
 class Simulated:
     """`speed` divides the delays, so that a demonstration need not wait. Whoever knows the seed knows every code."""
 
@@ -99,8 +106,8 @@ class Simulated:
         self._offset = int.from_bytes(spread[16:], "big") % ICCID_NUMBERS
 
     async def allocate(self, unit: Unit, now: datetime) -> Outcome:
-        if unit.package_code in ("TEST-FAIL", "TEST-TOPUP-FAIL"):
-            return Rejected("NOT_ALLOWED", False, f"{unit.package_code} fails for good")
+        if refused := refusal(unit.package_code):
+            return refused
         delay = _DELAYS.get(unit.package_code)
         if delay is not None:
             left = delay(unit) / self._speed - (now - unit.paid_at).total_seconds()

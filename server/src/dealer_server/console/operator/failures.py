@@ -1,0 +1,104 @@
+"""What of an order failed for good: why, what became of its money, and what its dealer was told."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.console.operator.timeline import History
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import Item, Profile
+from dealer_server.store.suppliers.purchase import Hop
+from dealer_server.store.webhooks.log import Delivery
+from dealer_server.suppliers.builtin import simulated
+
+_coded = re.compile(r"([A-Z][A-Z0-9_]*): (.+)", re.DOTALL).fullmatch
+
+
+class LineActs(NamedTuple):
+    """What can be done about a line, which counts from 1. `retries`: it may be retried now; `others`: suppliers that
+    may make it instead."""
+
+    line: int
+    retries: bool
+    others: Sequence[str]
+
+
+class Cause(NamedTuple):
+    """Why some profiles of a line failed. `code`, `message`: the supplier's, "" where none is kept. `acts`: None where
+    nothing can be done any more, for their money is given back."""
+
+    item: Item
+    profiles: int
+    supplier: str
+    code: str
+    message: str
+    acts: LineActs | None
+
+
+class Failure(NamedTuple):
+    """`refunded`, `refunding`, `held`: of their money what is given back, what is on its way, and what is neither.
+    `in_review`: an operator decides about it. `refund_no`, `settled_at`: of the latest refund. `told`: the latest
+    webhook of the order that was needed."""
+
+    causes: Sequence[Cause]
+    refunded: int
+    refunding: int
+    held: int
+    in_review: bool
+    refund_no: str
+    settled_at: datetime | None
+    told: Delivery | None
+
+
+def of(history: History, routes: Mapping[str, Sequence[Hop]]) -> Failure | None:
+    """None where nothing failed. `routes`: of the packages of the order."""
+    order = history.order
+    failed = {profile.profile_id: item for item in order.items for profile in item.profiles if profile.failed}
+    if not failed:
+        return None
+    amounts = {"refunded": 0, "refunding": 0, "held": 0}
+    for item in order.items:
+        for profile in item.profiles:
+            if profile.failed:
+                where = "refunded" if profile.refunded else "refunding" if profile.held else "held"
+                amounts[where] += item.price * item.period_num
+    refunds = [one for one in history.refunds if any(line.profile_id in failed for line in one.lines)]
+    latest = max(refunds, key=lambda one: one.refund_id, default=None)
+    return Failure(
+        causes=_causes(history, routes),
+        **amounts,
+        in_review=any(line.way == "REVIEW" and line.status == "PENDING" for one in refunds for line in one.lines),
+        refund_no=identity.refund_no(latest.refund_id) if latest else "",
+        settled_at=latest.settled_at if latest else None,
+        told=next((one for one in history.deliveries if one.state != "SKIPPED"), None),
+    )
+
+
+def _causes(history: History, routes: Mapping[str, Sequence[Hop]]) -> list[Cause]:
+    latest = {purchase.profile_id: purchase for purchase in history.purchases}
+    found: dict[tuple[int, str, str, bool], list[Profile]] = defaultdict(list)
+    for item in history.order.items:
+        for profile in item.profiles:
+            if profile.failed:
+                purchase, done = latest.get(profile.profile_id), profile.refunded or profile.held
+                supplier = purchase.supplier if purchase else item.supplier
+                reason = (purchase.reason or "") if purchase else _answer(supplier, item.package_code)
+                found[item.line, supplier, reason, done].append(profile)
+    items = {item.line: item for item in history.order.items}
+    causes = list[Cause]()
+    for (line, supplier, reason, done), profiles in found.items():
+        item, coded = items[line], _coded(reason)
+        recharge = profiles[0].recharges is not None
+        others = [hop.supplier for hop in routes.get(item.package_code, ()) if hop.supplier != supplier]
+        acts = None if done else LineActs(line + 1, True, () if recharge else others)
+        code, message = (coded[1], coded[2]) if coded else ("", reason)
+        causes.append(Cause(item, len(profiles), supplier, code, message, acts))
+    return causes
+
+
+def _answer(supplier: str, package_code: str) -> str:
+    """Of a supplier whose answers are not kept."""
+    refused = simulated.refusal(package_code) if supplier == simulated.CODE else None
+    return f"{refused.code}: {refused.message}" if refused else ""
