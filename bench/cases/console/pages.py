@@ -97,7 +97,7 @@ def _of_operators(instance: Instance, old: Old) -> Pages:
         "price lists": "/price-lists",
         "regions": "/regions",
         "webhooks": "/webhooks",
-        "webhooks that failed": "/webhooks/failed",
+        "webhooks that failed": "/webhooks?status=FAILED",
         "top-ups": "/topups?status=ALL",
         "refunds": "/refunds?status=ALL",
         "suppliers": "/suppliers",

@@ -369,7 +369,7 @@ async def test_an_operators_day_from_a_new_dealer_to_a_receiver_that_recovers(
             order_no = (await buy(sdk, "TEST-OK", "1.98")).order_no
         await see_failures(page, order_no)
         await push_again(page, receiver, order_no, "ORDER_PAID", app_secret)
-        await page.goto(f"{service.url}/console/webhooks/failed")
+        await page.goto(f"{service.url}/console/webhooks?status=FAILED")
         await expect(row(page, order_no)).to_have_count(1)
         await push_again(page, receiver, order_no, "DELIVERY_UPDATED", app_secret)
         await look_around(page)

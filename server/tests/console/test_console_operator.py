@@ -398,7 +398,7 @@ async def test_what_failed_is_listed_and_sent_once_more(
     service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
 ):
     order_no = await failed_for_good(service, dealer, receiver)
-    html = (await admin.get(f"/console/webhooks/failed?dealer={dealer.tenant_id}")).text
+    html = (await admin.get(f"/console/webhooks?status=FAILED&dealer={dealer.tenant_id}")).text
     page = text_of(html)
     assert order_no in page and "HTTP 500" in page and "Resend all" in page
     link = re.search(rf"/console/deliveries/{dealer.tenant_id}/\d+", html)
@@ -499,7 +499,7 @@ async def test_a_dealer_that_is_filtered_by_stays_chosen_among_however_many(post
                 "INSERT INTO tenant (tenant_id, name) SELECT 20000 + n, lpad(n::text, 4, '0')"
                 " FROM generate_series(1, 600) n"
             )
-        for page in ("orders", "profiles", "webhooks/failed"):
+        for page in ("orders", "profiles", "webhooks"):
             html = (await admin.get(f"/console/{page}?dealer=20600")).text
             assert 'value="0600 · 20600"' in html and "0500" not in html
 
@@ -579,8 +579,9 @@ async def test_every_page_opens_for_every_operator_and_writes_only_for_those_who
 ):
     order_no = (await dealer.order()).data["orderNo"]
     home = f"/console/dealers/{dealer.tenant_id}"
-    pages = ("", "/orders", f"/orders/{order_no}", "/dealers", "/topups", "/refunds", "/webhooks", "/webhooks/failed",
-             "/suppliers", "/packages", "/audit", "/search", "/orders.csv")  # fmt: skip
+    pages = ("", "/orders", f"/orders/{order_no}", "/dealers", "/topups", "/refunds", "/webhooks",
+             "/webhooks/endpoints", "/webhooks/resend", "/suppliers", "/packages", "/audit", "/search",
+             "/orders.csv")  # fmt: skip
     writes = {
         f"{home}/adjust": ("admin", "finance"),
         "/console/topups/T1/approve": ("admin", "finance"),

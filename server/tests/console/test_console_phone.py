@@ -83,7 +83,7 @@ async def test_what_failed_is_sent_again_on_a_phone(
     service: Service, dealer: ApiClient, receiver: Receiver, phone: Page
 ):
     await failed_for_good(service, dealer, receiver)
-    await phone.goto(f"{service.url}/console/webhooks/failed?dealer={dealer.tenant_id}")
+    await phone.goto(f"{service.url}/console/webhooks?status=FAILED&dealer={dealer.tenant_id}")
     await within_reach(phone, "Resend")
 
 

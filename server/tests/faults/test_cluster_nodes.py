@@ -23,7 +23,13 @@ pytestmark = pytest.mark.skipif("not config.getoption('--cluster')", reason="nee
 OPEN = (200, 303, 400, 404)  # 400, 404: a page that is there only with more in its address, or in `dev`
 READ_FROM_ALL = {
     *("/console", "/console/dealers", "/console/orders", "/console/profiles", "/console/refunds", "/console/reports"),
-    *("/console/suppliers", "/console/topups", "/console/waiting", "/console/webhooks", "/console/webhooks/failed"),
+    *(
+        "/console/suppliers",
+        "/console/topups",
+        "/console/waiting",
+        "/console/webhooks",
+        "/console/webhooks?status=FAILED",
+    ),
 }
 """The pages of an operator that read rows of all dealers."""
 ROUNDS = int(os.environ.get("CLUSTER_ROUNDS", "3"))

@@ -81,7 +81,12 @@ PAGES: tuple[Seen, ...] = (
     ),
     *_of("operator", "/console/orders", "/console/orders/{order_no}", "/console/topups", "/console/refunds"),
     *_of("operator", "/console/packages", "/console/packages/import", "/console/suppliers", "/console/webhooks"),
-    *_of("operator", "/console/webhooks/failed", "/console/deliveries/{tenant_id}/{delivery_id}"),
+    *_of(
+        "operator",
+        "/console/webhooks/endpoints",
+        "/console/webhooks/resend",
+        "/console/deliveries/{tenant_id}/{delivery_id}",
+    ),
     *_of("operator", "/console/profiles", "/console/regions", "/console/waiting"),
     Seen("operator", "/console/orders/{recharge_no}", pictured=False),  # its timeline is not the same each time
     Seen("operator", "/console", "range=30d"),

@@ -13,6 +13,7 @@ from dealer_server.store.console import orders, packages, profiles, queues, user
 from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.console.packages import PackageFilter
 from dealer_server.store.console.profiles import ProfileFilter
+from dealer_server.store.console.webhooks import Wanted
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import failed_for_good
@@ -22,7 +23,7 @@ from support.webhook_fixture import listening
 LISTS = {
     "/console/orders": {"created": "descending"},
     "/console/profiles": {"created": "descending"},
-    "/console/webhooks/failed": {"created": "descending"},
+    "/console/webhooks": {"created": "descending"},
     "/console/topups": {"created": "ascending"},
     "/console/topups?status=ALL": {"created": "descending"},
     "/console/refunds?status=ALL": {"created": "descending"},
@@ -33,7 +34,7 @@ LISTS = {
     },
     "/console/price-lists": {"name": "ascending", "markup": "", "exceptions": "", "dealers": "", "changed": ""},
     "/console/users": {"name": "", "role": "", "signedIn": ""},
-    "/console/dealers": {"name": "", "balance": "", "orders": "", "profiles": ""},
+    "/console/dealers": {"turnover": "descending", "name": "", "balance": "", "orders": ""},
     "/console/catalogue": {"name": "ascending", "price": ""},
 }
 """By path the columns that it can be ordered by, and how it is without being asked."""
@@ -176,7 +177,8 @@ def reads(*, backwards: bool) -> dict[str, Read]:
     found = {
         "orders": scanned(orders.list_orders, OrderFilter(), "order_id", oldest_first=backwards),
         "profiles": scanned(profiles.list_profiles, ProfileFilter(), "profile_id", oldest_first=backwards),
-        "failed": by_time(webhooks.failed, None, "delivery_id", oldest_first=backwards),
+        "webhooks": scanned(webhooks.deliveries, Wanted(), "delivery_id", oldest_first=backwards),
+        "failed": scanned(webhooks.deliveries, Wanted(state="FAILED"), "delivery_id", oldest_first=backwards),
         "topups": by_time(queues.topups, "PENDING", "topup_id", oldest_first=backwards),
         "all topups": by_time(queues.topups, None, "topup_id", oldest_first=backwards),
         "refunds": by_time(queues.refunds, None, "refund_id", oldest_first=backwards),

@@ -13,13 +13,13 @@ Presets = Sequence[tuple[str, dict[str, str]]]
 
 
 class Tab(NamedTuple):
-    """`view_id`: of one that the user has saved. `listed`: how many it lists, 0 where that is not told."""
+    """`view_id`: of one that the user has saved. `listed`: how many it lists, "" where that is not told."""
 
     name: str
     href: str
     current: bool
     view_id: int | None = None
-    listed: int = 0
+    listed: str = ""
 
 
 class Tabs(NamedTuple):
@@ -35,9 +35,11 @@ class Tabs(NamedTuple):
         return next((tab for tab in self.tabs if tab.current and tab.view_id is not None), None)
 
 
-async def of(context: RequestContext, path: str, presets: Presets, counts: Mapping[str, int] | None = None) -> Tabs:
-    """The tabs of the list at this path. `counts`: how many presets list, by their names. A preset changes its own
-    filter and keeps the others, which the list has below its tabs."""
+async def of(
+    context: RequestContext, path: str, presets: Presets, counts: Mapping[str, int] | None = None, most: int = 0
+) -> Tabs:
+    """The tabs of the list at this path. `counts`: how many presets list, by their names; `most`: no more
+    are counted. A preset changes its own filter and keeps the others, which the list has below its tabs."""
     used = {name: value for name, value in params.filters(context).items() if value}
     async with context.parts.database.connection() as connection:
         views = await kept.views(connection, context.user.user_id, path)
@@ -54,7 +56,7 @@ async def of(context: RequestContext, path: str, presets: Presets, counts: Mappi
             name,
             params.address(path, others | query),
             not open_view and others | query == used,
-            listed=told.get(name, 0),
+            listed=f"{count:,}{'+' if count == most else ''}" if (count := told.get(name, 0)) else "",
         )
         for name, query in presets
     ]

@@ -13,7 +13,7 @@ LISTS = (
     "/console/orders",
     "/console/profiles",
     "/console/refunds",
-    "/console/webhooks/failed",
+    "/console/webhooks",
     "/console/dealers",
     "/console/packages",
     "/console/audit",

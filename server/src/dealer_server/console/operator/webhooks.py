@@ -1,88 +1,132 @@
-"""Webhooks: the health of each dealer's endpoint, failed deliveries, and sending them again."""
+"""Webhooks: the log of all deliveries, and the health of each dealer's endpoint."""
 
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from typing import get_args
 
-from dealer_server.console.find import choice, tabs
+from dealer_server.console.find import choice, dates, files, tabs
+from dealer_server.console.find.choice import Choice
 from dealer_server.console.operator import codes
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.shared import params
-from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_SUPPORT, OPERATORS, permissions
-from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
-from dealer_server.operations.errors import OperatorError
+from dealer_server.console.shared.request_context import Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import resend
-from dealer_server.operations.webhooks.resend import DeliverySelection, Resendable
+from dealer_server.operations.webhooks.resend import Resendable
 from dealer_server.rules.incidents.receiver import health
+from dealer_server.rules.orders import identity
 from dealer_server.store.console import dealers as console_dealers
-from dealer_server.store.console import orders, search
-from dealer_server.store.console import webhooks as console_webhooks
+from dealer_server.store.console import orders
+from dealer_server.store.console import webhooks as store
+from dealer_server.store.console.pages import ListPage
+from dealer_server.store.console.webhooks import DeliveryRow, Wanted
 from dealer_server.store.webhooks import endpoints, log
 from dealer_server.store.webhooks.dialects import EVENT_TYPES, RT
+from esim_dealer.wire.vocabulary import DeliveryState
 
-WEBHOOKS, FAILED, DELIVERY = (
-    "/console/webhooks",
-    "/console/webhooks/failed",
-    "/console/deliveries/{tenant_id}/{delivery_id}",
-)
-STATES: tuple[str, ...] = get_args(Resendable)
-EVENTS = EVENT_TYPES
-FIELDS = ("kind", "dealer", "from", "to", "state", "event")
-JOBS = 10
+WEBHOOKS = "/console/webhooks"
+ENDPOINTS, DELIVERY = f"{WEBHOOKS}/endpoints", "/console/deliveries/{tenant_id}/{delivery_id}"
+STATES: tuple[DeliveryState, ...] = get_args(DeliveryState)
+FINISHED: tuple[str, ...] = get_args(Resendable)
+TABS: tuple[tuple[str, DeliveryState], ...] = (("Retrying", "RETRY"), ("Failed", "FAILED"), ("Delivered", "DELIVERED"))
+FILTERS = ("dealer", "status", "event", "from", "to")
+WORST = 3
+"""Endpoints above the log."""
 MOST_ENDPOINTS = 1_000_000
+COLUMNS: Mapping[str, Callable[[DeliveryRow], str]] = {
+    "deliveryId": lambda row: str(row.delivery_id),
+    "createTime": lambda row: f"{row.created_at:%Y-%m-%dT%H:%M:%SZ}",
+    "tenantId": lambda row: str(row.tenant_id),
+    "dealer": lambda row: row.dealer,
+    "orderNo": lambda row: identity.order_no(row.order_id),
+    "eventType": lambda row: row.event_type,
+    "status": lambda row: row.state,
+    "attempts": lambda row: str(row.attempt_count),
+    "httpStatus": lambda row: str(row.http_status or ""),
+    "error": lambda row: row.error or "",
+    "durationMs": lambda row: "" if row.duration_ms is None else str(row.duration_ms),
+}
 
 
-@page(WEBHOOKS, OPERATORS, "operator/webhooks.html", MenuEntry("Webhooks", "webhook", 100))
+@page(WEBHOOKS, OPERATORS, "operator/webhooks.html", MenuEntry("Webhooks", "webhook", 100), listing=True)
 async def webhooks(context: RequestContext) -> Html:
-    """`all`: dealers without an endpoint too. `resend`: somebody is to be resent something."""
-    offset, every = min(params.number(context.query, "before") or 0, MOST_ENDPOINTS), "all" in context.query
+    order, seen = params.order(context, WEBHOOKS, CREATED, NEWEST_FIRST), params.number(context.query, "before")
+    faults, found = params.faults(context.query, status=STATES, event=EVENT_TYPES), ListPage[DeliveryRow]((), None)
     async with context.parts.database.connection() as connection:
-        found = await console_webhooks.endpoints(connection, offset, PAGE_SIZE + 1, with_none=every)
-        without, failed = (
-            await console_webhooks.dealers_with_none(connection),
-            await console_webhooks.count_failed(connection),
-        )
+        dealer, wanted = await _wanted(connection, context)
+        if not faults:
+            found = await store.deliveries(connection, wanted, seen, PAGE_SIZE, oldest_first=not order.descending)
+        counts = await store.counts(connection)
+        worst = await store.endpoints(connection, 0, WORST + 1)
         incidents = await findings.of_receivers(connection, context)
-    jobs = await resend.jobs(context.parts.database, JOBS)
-    async with context.parts.database.connection() as connection:
-        names = await search.names(connection, [job.tenant_id for job in jobs if job.tenant_id])
-    following = offset + PAGE_SIZE if len(found) > PAGE_SIZE else None
+    filters = {name: value for name, value in params.filters(context).items() if value}
+    told = {name: counts.get(state, 0) for name, state in TABS} if not filters.keys() - {"status", "sort"} else {}
     return Html(
         incidents=incidents,
-        endpoints=[
-            (row, health(row.state, row.consecutive_failures, row.last_success_at)) for row in found[:PAGE_SIZE]
-        ],
+        deliveries=found.rows,
+        dealer=dealer,
+        faults=faults,
+        filtered=bool(faults) or wanted != Wanted(),
+        tabs=await tabs.of(context, WEBHOOKS, [(name, {"status": state}) for name, state in TABS], told, store.COUNTED),
+        dates=dates.of(context, WEBHOOKS),
+        events=EVENT_TYPES,
+        states=STATES,
+        endpoints=_with_health(worst[:WORST]),
+        more_endpoints=len(worst) > WORST,
+        sample=store.SAMPLE,
+        order=order,
+        pager=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery"),
+        export=params.address(f"{WEBHOOKS}.csv", filters),
+        finished=FINISHED,
+    )
+
+
+@download(f"{WEBHOOKS}.csv", OPERATORS, listing=True)
+async def export(context: RequestContext) -> Download:
+    """All deliveries of the log, the newest first; who takes the file is in the audit log."""
+    async with context.parts.database.connection() as connection:
+        wanted = (await _wanted(connection, context))[1]
+    await params.record_export(context, "webhooks.export", wanted.tenant_id, FILTERS)
+    return files.download(
+        context, "webhooks", COLUMNS, lambda connection, seen, size: store.deliveries(connection, wanted, seen, size)
+    )
+
+
+async def _wanted(connection: Connection, context: RequestContext) -> tuple[Choice, Wanted]:
+    """The dealer that is named, and all filters."""
+    query = context.query
+    dealer = await choice.dealer(connection, query.get("dealer"))
+    return dealer, Wanted(
+        tenant_id=dealer.tenant_id,
+        state=params.one_of(query, "status", STATES),
+        event_type=params.one_of(query, "event", EVENT_TYPES),
+        start=params.day(query, "from"),
+        end=params.day(query, "to", after=True),
+    )
+
+
+@page(ENDPOINTS, OPERATORS, "operator/endpoints.html", listing=True)
+async def list_endpoints(context: RequestContext) -> Html:
+    """`all`: dealers without an endpoint too."""
+    offset, every = min(params.number(context.query, "before") or 0, MOST_ENDPOINTS), "all" in context.query
+    async with context.parts.database.connection() as connection:
+        found = await store.endpoints(connection, offset, PAGE_SIZE + 1, with_none=every)
+        without = await store.dealers_with_none(connection)
+    following = offset + PAGE_SIZE if len(found) > PAGE_SIZE else None
+    shown, word = min(len(found), PAGE_SIZE), "dealer" if every else "endpoint"
+    return Html(
+        endpoints=_with_health(found[:PAGE_SIZE]),
         every=every,
         without=without,
-        failed=failed,
-        sample=console_webhooks.SAMPLE,
-        jobs=jobs,
-        names=names,
-        states=STATES,
-        events=EVENTS,
-        pager=params.pager(
-            context, WEBHOOKS, following, shown=min(len(found), PAGE_SIZE), word="dealer" if every else "endpoint"
-        ),
+        sample=store.SAMPLE,
+        pager=params.pager(context, ENDPOINTS, following, shown=shown, word=word),
     )
 
 
-@page(FAILED, OPERATORS, "operator/failed.html", listing=True)
-async def failed(context: RequestContext) -> Html:
-    seen, order = params.number(context.query, "before"), params.order(context, FAILED, CREATED, NEWEST_FIRST)
-    async with context.parts.database.connection() as connection:
-        dealer = await choice.dealer(connection, context.query.get("dealer"))
-        rows = await console_webhooks.failed(
-            connection, dealer.tenant_id, seen, PAGE_SIZE + 1, oldest_first=not order.descending
-        )
-    following = rows[PAGE_SIZE - 1].delivery_id if len(rows) > PAGE_SIZE else None
-    return Html(
-        deliveries=rows[:PAGE_SIZE],
-        dealer=dealer,
-        tabs=await tabs.of(context, FAILED, []),
-        pager=params.pager(context, FAILED, following, shown=min(len(rows), PAGE_SIZE), word="delivery"),
-        order=order,
-    )
+def _with_health(rows: list[store.EndpointRow]) -> list[tuple[store.EndpointRow, str]]:
+    return [(row, health(row.state, row.consecutive_failures, row.last_success_at)) for row in rows]
 
 
 @page(DELIVERY, OPERATORS, "operator/delivery.html", within=WEBHOOKS)
@@ -106,62 +150,22 @@ async def show_delivery(context: RequestContext) -> Html:
         url="" if endpoint is None else endpoint.url if own else endpoint.rt_url,
         attempts=codes.without_codes(attempts[delivery_id], body),
         body=codes.indented(body),
-        finished=delivery.state in STATES,
+        finished=delivery.state in FINISHED,
     )
 
 
 @action(f"{DELIVERY}/resend", OPERATOR_SUPPORT)
 async def resend_delivery(context: RequestContext) -> Redirect:
+    """`back`: the log, with its filters, where it was sent from there."""
     tenant_id, delivery_id = _key(context)
     await resend.resend(context.parts.database, tenant_id, [delivery_id], context.author, lambda: context.now)
-    return Redirect(DELIVERY.format(tenant_id=tenant_id, delivery_id=delivery_id), "The delivery is sent again")
+    back = context.form.get("back", "")
+    here = back if back.startswith(f"{WEBHOOKS}?") or back == WEBHOOKS else ""
+    return Redirect(
+        here or DELIVERY.format(tenant_id=tenant_id, delivery_id=delivery_id), f"Delivery {delivery_id} is sent again"
+    )
 
 
 def _key(context: RequestContext) -> tuple[int, int]:
     """Raises NotFound."""
     return params.path_number(context, "tenant_id"), params.path_number(context, "delivery_id")
-
-
-# Sending many again
-
-
-@action(f"{WEBHOOKS}/count", OPERATOR_SUPPORT, "operator/resend.html")
-async def count(context: RequestContext) -> Html:
-    """How many would be sent again, before anything is."""
-    selection = await _selection(context)
-    counted = await resend.count(context.parts.database, selection)
-    form = {name: context.form.get(name, "") for name in FIELDS}
-    return Html(selection=selection, counted=counted, total=sum(part.total for part in counted), form=form)
-
-
-@action(f"{WEBHOOKS}/begin", OPERATOR_SUPPORT)
-async def begin(context: RequestContext) -> Redirect:
-    selection = await _selection(context)
-    counted = await resend.count(context.parts.database, selection)
-    await resend.begin(context.parts.database, selection, counted, context.author, lambda: context.now)
-    return Redirect(WEBHOOKS, "The deliveries are being resent")
-
-
-@action(f"{WEBHOOKS}/jobs/{{job_id}}/stop", OPERATOR_SUPPORT)
-async def stop(context: RequestContext) -> Redirect:
-    job_id = params.path_number(context, "job_id")
-    await resend.stop(context.parts.database, job_id, context.author, lambda: context.now)
-    return Redirect(WEBHOOKS, f"Job {job_id} is stopped")
-
-
-async def _selection(context: RequestContext) -> DeliverySelection:
-    """Raises OperatorError."""
-    form = context.form
-    async with context.parts.database.connection() as connection:
-        dealer = await choice.dealer(connection, form.get("dealer"))
-    start, end = params.day(form, "from"), params.day(form, "to", after=True)
-    if form.get("kind") == "SYNC" and start is None:
-        raise OperatorError("Snapshots of orders are sent for a time range: choose the first day", "from")
-    return DeliverySelection(
-        "SYNC" if form.get("kind") == "SYNC" else "RESEND",
-        dealer.required if dealer.text else None,
-        start or datetime.fromtimestamp(0, UTC),
-        end or context.now,
-        (form.get("state") or "FAILED",),  # type: ignore[arg-type]
-        form.get("event") or None,  # type: ignore[arg-type]
-    )

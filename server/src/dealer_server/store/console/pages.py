@@ -19,7 +19,8 @@ _FIRST_SPAN_SECONDS, _GROWTH = 60, 16
 
 class ScanRange(NamedTuple):
     """What is scanned: a table whose key is tenant_id and an id that holds its time (`column`), from the id `first` on,
-    before the id `end`; one dealer's rows or, None, everybody's. `oldest_first`: forwards."""
+    before the id `end`; one dealer's rows or, None, everybody's. `oldest_first`: forwards. `step`: how many ids a span
+    grows by; where they hold no time, so that they are dense, 1."""
 
     table: str
     column: str
@@ -27,6 +28,7 @@ class ScanRange(NamedTuple):
     first: int
     end: int
     oldest_first: bool
+    step: int = identity.SEQUENCE
 
     @property
     def direction(self) -> str:
@@ -87,7 +89,7 @@ async def scan(
 
 def _part(left: ScanRange, seconds: int) -> tuple[int, int]:
     """The ids of so many seconds at the end where the scan is; the end is not one of them."""
-    ids = seconds * identity.SEQUENCE
+    ids = seconds * left.step
     if left.oldest_first:
         return left.first, min(left.first + ids, left.end)
     return max(left.end - ids, left.first), left.end

@@ -1,13 +1,14 @@
-"""What operators see of webhooks: the health of each dealer's endpoint, and failed deliveries."""
+"""What operators see of webhooks: the health of each dealer's endpoint, and the log of all deliveries."""
 
-from datetime import datetime
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple, get_args
 
 from dealer_server.db.by_tenant import OF_ALL, rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.store.console import pages
+from dealer_server.store.console.pages import ListPage, ScanRange
 from dealer_server.store.distribution.due import fetch_all
-from esim_dealer.wire.vocabulary import EndpointState
+from esim_dealer.wire.vocabulary import AttemptError, DeliveryState, EndpointState, EventType
 
 SAMPLE = 200
 """How many of a dealer's latest deliveries its success rate is computed from."""
@@ -29,34 +30,62 @@ class EndpointRow(NamedTuple):
     failed: int
 
 
-class FailedDelivery(NamedTuple):
-    """A delivery that is not tried any more, with the result of its last attempt."""
+class Wanted(NamedTuple):
+    """Which deliveries: all that is given must match. Without a state: all but those that were not needed."""
+
+    tenant_id: int | None = None
+    state: DeliveryState | None = None
+    event_type: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+class DeliveryRow(NamedTuple):
+    """A delivery in the log, with the result of its last attempt that is still kept. `next_attempt_at`: None where no
+    attempt is due."""
 
     tenant_id: int
     dealer: str
     delivery_id: int
     order_id: int
-    event_type: str
+    event_type: EventType
+    state: DeliveryState
     attempt_count: int
+    next_attempt_at: datetime | None
     created_at: datetime
-    finished_at: datetime | None
     http_status: int | None
-    error: str | None
+    error: AttemptError | None
+    duration_ms: int | None
 
 
 COUNTED = 1_000
-_FAILED = """
-SELECT d.tenant_id, t.name AS dealer, d.delivery_id, d.order_id, d.event_type, d.attempt_count, d.created_at,
-    d.finished_at, last.http_status, last.error
-FROM tenant t CROSS JOIN LATERAL (
-    SELECT * FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id AND d.state = 'FAILED'
-        AND ($2::bigint IS NULL OR d.delivery_id {beyond} $2) ORDER BY d.delivery_id {direction} LIMIT $3
-) d LEFT JOIN LATERAL (
-    SELECT http_status, error FROM webhook_attempt a WHERE a.tenant_id = d.tenant_id AND a.delivery_id = d.delivery_id
-    ORDER BY number DESC LIMIT 1
-) last ON true
-WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY d.delivery_id {direction} LIMIT $3
+BY_INDEX: tuple[DeliveryState, ...] = ("RETRY", "FAILED")
+"""States of few deliveries, which have an index: they are read by it and not by spans of ids."""
+_NONE, _EPOCH = 2**53, datetime.fromtimestamp(0, UTC)
+# Found first, and looked up then: of each dealer as many are found as of all of them together.
+_DELIVERIES = """
+WITH found AS MATERIALIZED (
+    SELECT d.*, t.name AS dealer FROM tenant t CROSS JOIN LATERAL (
+        SELECT tenant_id, delivery_id, order_id, event_type, state, attempt_count, due_at, created_at
+        FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id AND delivery_id >= $2 AND delivery_id < $3
+            {state} AND ($4::text IS NULL OR event_type = $4)
+            AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
+        ORDER BY delivery_id {direction} LIMIT $7
+    ) d
+    WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY delivery_id {direction} LIMIT $7
+)
+SELECT f.tenant_id, f.dealer, f.delivery_id, f.order_id, f.event_type, f.state, f.attempt_count,
+    CASE WHEN f.state IN ('READY', 'RETRY') THEN f.due_at END AS next_attempt_at, f.created_at, last.http_status,
+    last.error, last.duration_ms
+FROM found f {rows} LEFT JOIN LATERAL (
+    SELECT http_status, error, duration_ms FROM webhook_attempt a
+    WHERE a.tenant_id = f.tenant_id AND a.delivery_id = f.delivery_id ORDER BY number DESC LIMIT 1
+) last ON true ORDER BY f.delivery_id {direction}
 """
+_ROWS = rows_of("webhook_delivery", "f", "tenant_id", "delivery_id")
+# By the BRIN index of created_at: ids hold no time, but rise with it.
+_FIRST = f"SELECT min(delivery_id) AS id FROM webhook_delivery WHERE {OF_ALL} created_at >= $1 AND created_at < $2"
+_LAST = f"SELECT max(delivery_id) AS id FROM webhook_delivery WHERE {OF_ALL} created_at >= $1 AND created_at < $2"
 
 
 _HAS_NONE = "coalesce(e.state, 'NOT_SET') = 'NOT_SET' AND coalesce(e.rt_url, '') = ''"
@@ -97,16 +126,56 @@ async def dealers_with_none(connection: Connection) -> int:
     return await connection.fetchval(sql) or 0
 
 
-async def count_failed(connection: Connection) -> int:
-    """Of all dealers, COUNTED at most."""
-    failed = f"SELECT 1 FROM webhook_delivery WHERE {OF_ALL} state = 'FAILED' LIMIT {COUNTED}"
-    rows = await fetch_all(connection, f"SELECT count(*)::int AS failed FROM ({failed}) d")
-    return min(sum(row["failed"] for row in rows), COUNTED)
+async def counts(connection: Connection) -> dict[DeliveryState, int]:
+    """Of all dealers, by state: those BY_INDEX, each COUNTED at most."""
+    found: dict[DeliveryState, int] = {}
+    for state in BY_INDEX:
+        some = f"SELECT 1 FROM webhook_delivery WHERE {OF_ALL} state = '{state}' LIMIT {COUNTED}"
+        rows = await fetch_all(connection, f"SELECT count(*)::int AS counted FROM ({some}) d")
+        found[state] = min(sum(row["counted"] for row in rows), COUNTED)
+    return found
 
 
-async def failed(
-    connection: Connection, tenant_id: int | None, seen: int | None, limit: int, *, oldest_first: bool = False
-) -> list[FailedDelivery]:
-    """After the one seen last, of one dealer or of all."""
-    sql = _FAILED.format(**pages.by_id(oldest_first=oldest_first))
-    return [FailedDelivery(**row) for row in await connection.fetch(sql, tenant_id, seen, limit)]
+async def deliveries(
+    connection: Connection, wanted: Wanted, seen: int | None, size: int, *, oldest_first: bool = False
+) -> ListPage[DeliveryRow]:
+    """The newest that match, or the oldest ones, after the one seen last; of one dealer or of all."""
+    first, end = await _ids_between(connection, wanted.start, wanted.end)
+    left = ScanRange("webhook_delivery", "delivery_id", wanted.tenant_id, first, end, oldest_first, step=1)
+
+    async def matching(begin: int, end: int, limit: int) -> list[DeliveryRow]:
+        assert wanted.state is None or wanted.state in get_args(DeliveryState), "it is a literal in the SQL"
+        state = f"AND state = '{wanted.state}'" if wanted.state else "AND state <> 'SKIPPED'"
+        sql = _DELIVERIES.format(state=state, direction=left.direction, rows=_ROWS)
+        times = wanted.event_type, wanted.start, wanted.end
+        rows = await connection.fetch(sql, wanted.tenant_id, begin, end, *times, limit)
+        return [DeliveryRow(**row) for row in rows]
+
+    if wanted.state not in BY_INDEX:
+        return await pages.scan(connection, left.after(seen), size, matching, lambda row: row.delivery_id)
+    span = left.after(seen)
+    rows = await matching(span.first, span.end, size + 1)
+    return ListPage(rows[:size], rows[size - 1].delivery_id if len(rows) > size else None)
+
+
+async def _ids_between(connection: Connection, start: datetime | None, end: datetime | None) -> tuple[int, int]:
+    """The ids of deliveries created at `start` or later and before `end`; the last one is none of them."""
+    now = datetime.now(UTC)
+    first = await _edge(connection, _FIRST, start, now) if start else 0
+    last = await _edge(connection, _LAST, end, now) if end and end < now else _NONE
+    return _NONE if first is None else first, 0 if last is None else min(last + 1, _NONE)
+
+
+async def _edge(connection: Connection, sql: str, at: datetime, now: datetime) -> int | None:
+    """The id next to a time: within ever longer spans of it, for most are short."""
+    hours, forward = 1, sql is _FIRST
+    while hours < 24 * 365 * 100:
+        span = timedelta(hours=hours)
+        between = (at, at + span) if forward else (max(at, _EPOCH + span) - span, at)
+        ids = [row["id"] for row in await fetch_all(connection, sql, *between) if row["id"] is not None]
+        if ids:
+            return min(ids) if forward else max(ids)
+        if between[1] > now if forward else between[0] <= _EPOCH:
+            return None
+        hours *= 8
+    return None

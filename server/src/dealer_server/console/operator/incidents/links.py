@@ -24,12 +24,12 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
         case "FAILED":
             return [Link("View orders", "/console/orders?status=FAILED")]
         case "RECEIVER" if not subject:
-            return [Link("Endpoint health", "/console/webhooks")]
+            return [Link("Endpoint health", "/console/webhooks/endpoints")]
         case "RECEIVER":
-            failed = Link("Failed deliveries", f"/console/webhooks/failed?dealer={subject}")
+            failed = Link("Failed deliveries", f"/console/webhooks?dealer={subject}&status=FAILED")
             return [
                 failed,
-                *[Link("Resend", "/console/webhooks?resend=1#field-kind")] * may.support,
+                *[Link("Resend", f"/console/webhooks/resend?dealer={subject}")] * may.support,
                 Link("Dealer", dealer),
             ]
         case "REFUNDS":

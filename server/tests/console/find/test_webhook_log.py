@@ -1,0 +1,67 @@
+"""The log of all webhooks: its tabs and filters, its file, and sending one again from it."""
+
+import csv
+from datetime import UTC, datetime, timedelta
+
+from dealer_server.store.console import webhooks
+from dealer_server.store.console.webhooks import Wanted
+from support.api_client import ApiClient, Service
+from support.browser import Browser
+from support.console.operator_pages import does, failed_for_good, text_of
+from support.webhook_fixture import Receiver, answer
+
+
+async def log(admin: Browser, query: str) -> str:
+    return text_of((await admin.get(f"/console/webhooks?{query}")).text)
+
+
+async def test_the_log_lists_deliveries_of_all_dealers_by_state_event_and_day(
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
+) -> None:
+    order_no = await failed_for_good(service, dealer, receiver)
+    today = datetime.now(UTC).date()
+    mine = f"dealer={dealer.tenant_id}"
+    assert order_no in await log(admin, "") and order_no in await log(admin, "status=FAILED")
+    for wanted in (f"{mine}&status=FAILED&event=ORDER_PAID", f"{mine}&from={today}", f"{mine}&to={today}"):
+        assert order_no in await log(admin, wanted), wanted
+    for other in ("event=REFUND_COMPLETED", f"from={today + timedelta(days=1)}", f"to={today - timedelta(days=1)}"):
+        assert order_no not in await log(admin, f"{mine}&{other}"), other
+    assert "“LOST” is not one of the list" in await log(admin, "status=LOST")
+
+
+async def test_one_is_sent_again_from_the_log_which_stays_as_it_is(
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
+) -> None:
+    await failed_for_good(service, dealer, receiver)
+    async with service.database.connection() as connection:
+        wanted = Wanted(int(dealer.tenant_id), "FAILED")
+        found = (await webhooks.deliveries(connection, wanted, None, 10)).rows[0]
+    path, before = f"/console/deliveries/{dealer.tenant_id}/{found.delivery_id}", len(receiver.requests)
+    receiver.answers = [answer(200)]
+    for back in ("/console/webhooks?status=FAILED", "https://example.com/"):
+        sent = await admin.post(f"{path}/resend", {"back": back})
+        assert sent.headers["location"] == (path if "example" in back else back)
+    assert f"Delivery {found.delivery_id} is sent again" in await does(admin, f"{path}/resend")
+    await receiver.received(before + 1)
+
+
+async def test_the_log_is_exported_with_its_filters(
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
+) -> None:
+    order_no = await failed_for_good(service, dealer, receiver)
+    file = await admin.get(f"/console/webhooks.csv?dealer={dealer.tenant_id}&status=FAILED")
+    rows = list(csv.DictReader(file.text.splitlines()))
+    assert {row["orderNo"] for row in rows} == {order_no} and rows[0]["httpStatus"] == "500"
+    assert rows[0]["attempts"] and rows[0]["durationMs"] and rows[0]["tenantId"] == str(dealer.tenant_id)
+
+
+async def test_a_day_before_and_after_all_deliveries_is_empty(service: Service, dealer: ApiClient) -> None:
+    now = datetime.now(UTC)
+    async with service.database.connection() as connection:
+        for wanted in (
+            Wanted(end=datetime(2001, 1, 1, tzinfo=UTC)),
+            Wanted(start=now + timedelta(days=400)),
+            Wanted(start=datetime(2001, 1, 1, tzinfo=UTC), end=datetime(2001, 1, 2, tzinfo=UTC)),
+        ):
+            found = await webhooks.deliveries(connection, wanted, None, 10)
+            assert not found.rows and found.next is None, wanted
