@@ -211,7 +211,7 @@ async def test_terms_are_changed_by_one_form_and_its_change_is_in_the_audit_log(
     home = f"/console/dealers/{dealer.tenant_id}"
     terms = {"name": "Renamed", "credit_limit": "25", "low_balance": "5", "qps": "7", "markup": "3"}
     page = await does(admin, f"{home}/terms", **terms, status="ACTIVE", ip_allow="203.0.113.7, 198.51.100.0/24")
-    assert "The terms are changed" in page and "Available 1,025.00 USD incl. 25.00 USD credit" in page
+    assert "The terms are changed" in page and "1,025.00 USD with credit" in page
     assert "1,000.00 USD credit + 25.00 USD" in await see(admin, f"/console/dealers?q={dealer.tenant_id}")
     assert "203.0.113.7" in page and "198.51.100.0/24" in page
     audit = await see(admin, f"/console/audit?dealer={dealer.tenant_id}&action=tenant.set")
@@ -226,7 +226,7 @@ async def test_an_adjustment_has_a_reason_and_stands_in_the_statement(
 ):
     home = f"/console/dealers/{dealer.tenant_id}"
     page = await does(admin, f"{home}/adjust", direction="take", amount="12.50", reason="paid twice")
-    assert "Balance 987.50 USD Revenue, 30 days 0.00 USD" in page, "all of it is available"
+    assert "Balance 987.50 USD View entries 30-day turnover 0.00 USD" in page, "all of it is available"
     assert "a reason" in await does(admin, f"{home}/adjust", direction="add", amount="1", reason=" ")
     assert "Adjust" in await see(admin, f"{home}/statement?type=ADJUST")
     rows = list(csv.DictReader(io.StringIO((await admin.get(f"{home}/statement.csv")).text)))

@@ -34,7 +34,7 @@ LISTS = {
     },
     "/console/price-lists": {"name": "ascending", "markup": "", "exceptions": "", "dealers": "", "changed": ""},
     "/console/users": {"name": "", "role": "", "signedIn": ""},
-    "/console/dealers": {"turnover": "descending", "name": "", "balance": "", "orders": ""},
+    "/console/dealers": {"name": "", "turnover": "descending", "balance": "", "orders": ""},
     "/console/catalogue": {"name": "ascending", "price": ""},
 }
 """By path the columns that it can be ordered by, and how it is without being asked."""

@@ -90,6 +90,25 @@ async def test_the_queue_says_how_much_waits_and_what_was_used(
     assert row.index("1 used") < row.index("Approve") and "1.91 MB of" in row
 
 
+async def test_each_refund_stands_in_one_tab_with_its_policy_and_in_its_file(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    number, _ = await in_review(dealer)
+    row = (await see(admin, QUEUE)).partition(number)[2]
+    assert "Within policy" in row and number not in await see(admin, f"{QUEUE}?status=REFUNDING")
+    assert number in (await admin.get(f"{QUEUE}.csv")).text
+    assert number not in (await admin.get(f"{QUEUE}.csv?status=REFUNDING")).text
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "UPDATE refund_line SET way = 'SUPPLIER' WHERE tenant_id = $1 AND refund_id = $2",
+            dealer.tenant_id,
+            identity.refund_id(number),
+        )
+    assert number not in await see(admin, QUEUE)
+    assert number in await see(admin, f"{QUEUE}?status=REFUNDING") and "Being refunded 1" in await see(admin, QUEUE)
+    assert number in (await admin.get(f"{QUEUE}.csv?status=REFUNDING")).text
+
+
 async def test_many_are_approved_at_once(service: Service, dealer: ApiClient, admin: Browser) -> None:
     """One that somebody else decides meanwhile keeps no other back."""
     numbers = [(await in_review(dealer))[0] for _ in range(3)]

@@ -45,6 +45,7 @@ ACTIONS: Mapping[str, str] = {
     "refunds.export": "Exported refunds",
     "reports.export": "Exported a report",
     "statement.export": "Exported a statement",
+    "topups.export": "Exported top-ups",
     "webhooks.export": "Exported webhook deliveries",
     "stock.load": "Loaded stock",
     "supplier.cost": "Changed a cost",

@@ -73,7 +73,8 @@ LATEST_ENTRIES = 8
 
 @page(DEALERS, OPERATORS, "operator/dealers.html", MenuEntry("Dealers", "building-store", 15), listing=True)
 async def dealers(context: RequestContext) -> Html:
-    text, status = params.text(context.query, "q"), params.one_of(context.query, "status", STATUSES)
+    text = params.text(context.query, "q")
+    status: Status | None = params.one_of(context.query, "status", STATUSES)
     start, order = params.number(context.query, "before") or 0, params.order(context, DEALERS, COLUMNS, COLUMNS[0])
     async with context.parts.database.connection() as connection:
         rows = await _listed(connection, context, start, PAGE_SIZE + 1)
@@ -157,6 +158,7 @@ async def show_dealer(context: RequestContext) -> Html:
         tenant_id, latest = dealer.tenant_id, Window(LATEST_ENTRIES, 0, None)
         endpoint_now = await endpoints.find(connection, tenant_id)
         prices = await console_dealers.prices(connection, tenant_id, PRICES)
+        low_limits = await _low_limits(connection, dealer)
         own, terms = {one.package_code: one.price for one in prices}, await describe(connection, tenant_id)
         return Html(
             dealer=dealer,
@@ -174,7 +176,11 @@ async def show_dealer(context: RequestContext) -> Html:
             entries=await ledger.page(connection, tenant_id, Filter(None, None, None), latest),
             markup=str(Decimal(dealer.markup_basis_points) / 100),
             percents=low_balance.PERCENTS,
-            low_limits=await _low_limits(connection, dealer),
+            low_limits=low_limits,
+            low=dealer.available < dealer.low_balance_threshold
+            or bool(low_limits and not dealer.low_balance_threshold and dealer.balance < low_limits[0]),
+            last_order=await console_dealers.last_order(connection, tenant_id),
+            waiting=(await console_dealers.waiting(connection, [tenant_id])).get(tenant_id),
             sold=await _sold(connection, dealer, context.now),
         )
 

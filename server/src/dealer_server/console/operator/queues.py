@@ -1,17 +1,21 @@
 """What waits for an operator's decision: top-ups; and how many top-ups, refunds and purchases wait, for the menu."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from dealer_server.console.find import files
 from dealer_server.console.shared import params
-from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, OLDEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_FINANCE, OPERATORS
-from dealer_server.console.shared.request_context import Count, Html, Redirect, RequestContext
+from dealer_server.console.shared.request_context import Count, Download, Html, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.topups import review as topup_review
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
 from dealer_server.store.console import queues
-from dealer_server.store.console.queues import Queue
+from dealer_server.store.console.pages import ListPage
+from dealer_server.store.console.queues import Queue, TopupRow
 
 T = TypeVar("T")
 
@@ -24,6 +28,23 @@ class Load(Protocol[T]):
 
 TOPUPS = "/console/topups"
 TOPUP_TABS = ("PENDING", "APPROVED", "REJECTED", "CANCELLED", "ALL")
+COLUMNS: Mapping[str, Callable[[TopupRow], str]] = {
+    "topupNo": lambda row: identity.topup_no(row.topup_id),
+    "createTime": lambda row: f"{row.created_at:%Y-%m-%dT%H:%M:%SZ}",
+    "tenantId": lambda row: str(row.tenant_id),
+    "dealer": lambda row: row.dealer,
+    "transactionId": lambda row: row.transaction_id,
+    "currency": lambda row: row.currency,
+    "amount": lambda row: money.text(row.amount, row.currency),
+    "payMethod": lambda row: row.pay_method or "",
+    "payReference": lambda row: row.pay_reference or "",
+    "status": lambda row: row.status,
+    "reviewer": lambda row: row.reviewer or "",
+    "reviewTime": lambda row: f"{row.reviewed_at:%Y-%m-%dT%H:%M:%SZ}" if row.reviewed_at else "",
+    "rejectReason": lambda row: row.reject_reason or "",
+    "remark": lambda row: row.remark or "",
+}
+"""What a file has in each column, by its name."""
 
 
 def _counter(queue: Queue) -> Count:
@@ -42,6 +63,12 @@ async def topups(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         waiting = await queues.pending_topups(connection)
     return await listed(context, TOPUPS, TOPUP_TABS, queues.topups, lambda row: row.topup_id, "top-up", waiting=waiting)
+
+
+@download(f"{TOPUPS}.csv", OPERATORS, listing=True)
+async def export_topups(context: RequestContext) -> Download:
+    await params.record_export(context, "topups.export", None, ("status",))
+    return exported(context, "topups", TOPUP_TABS, queues.topups, lambda row: row.topup_id, COLUMNS)
 
 
 @action(f"{TOPUPS}/{{number}}/approve", OPERATOR_FINANCE)
@@ -75,4 +102,23 @@ async def listed(
         rows = await load(connection, status, seen, PAGE_SIZE + 1, oldest_first=not order.descending)
     following = id_of(rows[PAGE_SIZE - 1]) if len(rows) > PAGE_SIZE else None
     pager = params.pager(context, path, following, shown=min(len(rows), PAGE_SIZE), word=word)
-    return Html(rows=rows[:PAGE_SIZE], tab=tab, tabs=tabs, pager=pager, order=order, **fields)
+    export = params.address(f"{path}.csv", {"status": tab})
+    return Html(rows=rows[:PAGE_SIZE], tab=tab, tabs=tabs, pager=pager, order=order, export=export, **fields)
+
+
+def exported(
+    context: RequestContext,
+    name: str,
+    tabs: tuple[str, ...],
+    load: Load[T],
+    id_of: Callable[[T], int],
+    columns: Mapping[str, Callable[[T], str]],
+) -> Download:
+    """All of one tab of a queue, the newest first."""
+    tab = params.one_of(context.query, "status", tabs) or tabs[0]
+
+    async def read(connection: Connection, seen: int | None, size: int) -> ListPage[T]:
+        rows = await load(connection, None if tab == "ALL" else tab, seen, size + 1, oldest_first=False)
+        return ListPage(rows[:size], id_of(rows[size - 1]) if len(rows) > size else None)
+
+    return files.download(context, name, columns, read)

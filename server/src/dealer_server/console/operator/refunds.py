@@ -1,21 +1,44 @@
 """Refunds that wait for an operator: each with what speaks for and against it, decided one by one or many at once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
-from dealer_server.console.operator.queues import listed, refunds_in_review
-from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.operator.queues import exported, listed, refunds_in_review
+from dealer_server.console.shared import params
+from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_FINANCE, OPERATORS
 from dealer_server.console.shared.rendering import many
-from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
+from dealer_server.console.shared.request_context import Download, Html, Redirect, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.operations.errors import OperatorError, require_reason
 from dealer_server.operations.refunds import review
+from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import queues
+from dealer_server.store.console.queues import RefundRow
 
 REFUNDS = "/console/refunds"
 TABS = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED", "ALL")
+COLUMNS: Mapping[str, Callable[[RefundRow], str]] = {
+    "refundNo": lambda row: identity.refund_no(row.refund_id),
+    "createTime": lambda row: f"{row.created_at:%Y-%m-%dT%H:%M:%SZ}",
+    "tenantId": lambda row: str(row.tenant_id),
+    "dealer": lambda row: row.dealer,
+    "orderNo": lambda row: identity.order_no(row.order_id),
+    "packages": lambda row: "; ".join(f"{code} x{count}" for code, count in row.packages),
+    "currency": lambda row: row.currency,
+    "amount": lambda row: money.text(row.amount, row.currency),
+    "credited": lambda row: money.text(row.credited, row.currency),
+    "status": lambda row: row.status,
+    "inReview": lambda row: str(row.review),
+    "used": lambda row: str(row.used),
+    "installed": lambda row: str(row.installed),
+    "reason": lambda row: "; ".join(row.reasons),
+    "settleTime": lambda row: f"{row.settled_at:%Y-%m-%dT%H:%M:%SZ}" if row.settled_at else "",
+    "remark": lambda row: row.remark or "",
+}
+"""What a file has in each column, by its name."""
 PICK = "pick-"
 """What the boxes of refunds are named, before their refundNo."""
 Verdict = Literal["approve", "reject"]
@@ -25,7 +48,32 @@ Verdict = Literal["approve", "reject"]
 async def refunds(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         waiting = await queues.in_review(connection)
-    return await listed(context, REFUNDS, TABS, queues.refunds, lambda row: row.refund_id, "refund", waiting=waiting)
+        refunding = await queues.count(connection, "refunding")
+    return await listed(
+        context,
+        REFUNDS,
+        TABS,
+        _load,
+        lambda row: row.refund_id,
+        "refund",
+        waiting=waiting,
+        counts={"REVIEW": sum(count for _, count, _ in waiting), "REFUNDING": refunding},
+    )
+
+
+async def _load(
+    connection: Connection, status: str | None, seen: int | None, limit: int, *, oldest_first: bool
+) -> list[RefundRow]:
+    """Each refund stands in one tab: those in review are not among the ones being refunded."""
+    shown = "UNDER_WAY" if status == "REFUNDING" else status
+    return await queues.refunds(connection, shown, seen, limit, oldest_first=oldest_first)
+
+
+@download(f"{REFUNDS}.csv", OPERATORS, listing=True)
+async def export(context: RequestContext) -> Download:
+    """All refunds of the tab, the newest first."""
+    await params.record_export(context, "refunds.export", None, ("status",))
+    return exported(context, "refunds", TABS, _load, lambda row: row.refund_id, COLUMNS)
 
 
 @action(f"{REFUNDS}/{{number}}/approve", OPERATOR_FINANCE)

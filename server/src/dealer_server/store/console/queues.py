@@ -11,7 +11,8 @@ from dealer_server.store.console import pages
 from dealer_server.store.distribution.due import fetch_all
 
 COUNTED = 1_000
-Queue = Literal["topups", "refunds", "purchases"]
+Queue = Literal["topups", "refunds", "refunding", "purchases"]
+"""refunding: refunds that nobody is to decide, and that are not settled yet."""
 
 
 class TopupRow(NamedTuple):
@@ -70,14 +71,20 @@ _REVIEWED = (
     " l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id AND l.way = 'REVIEW' AND l.status = 'PENDING')"
 )
 _ROWS = rows_of("refund", "r", "tenant_id", "refund_id", others=["order_id"])
+_UNSETTLED_FIRST = "(SELECT * FROM refund WHERE status = 'REFUNDING' ORDER BY refund_id LIMIT 5000) r"
 # Each by its partial index.
 _WAITING: Mapping[Queue, str] = {
     "topups": f"topup WHERE {OF_ALL} status = 'PENDING'",
-    "refunds": f"(SELECT * FROM refund WHERE status = 'REFUNDING' ORDER BY refund_id LIMIT 5000) r WHERE {_REVIEWED}",
+    "refunds": f"{_UNSETTLED_FIRST} WHERE {_REVIEWED}",
+    "refunding": f"{_UNSETTLED_FIRST} WHERE NOT {_REVIEWED}",
     "purchases": f"purchase WHERE {OF_ALL} state = 'PARKED'",
 }
 # Where tables are distributed by tenant, the oldest of all nodes cannot be compared with the lines of each.
-_WAITING_BY_NODE = {**_WAITING, "refunds": f"refund r WHERE {of_all('r')} status = 'REFUNDING' AND {_REVIEWED}"}
+_WAITING_BY_NODE = {
+    **_WAITING,
+    "refunds": f"refund r WHERE {of_all('r')} status = 'REFUNDING' AND {_REVIEWED}",
+    "refunding": f"refund r WHERE {of_all('r')} status = 'REFUNDING' AND NOT {_REVIEWED}",
+}
 
 
 def waiting(connection: Connection, queue: Queue) -> str:
@@ -123,13 +130,14 @@ async def refunds(
     oldest_first: bool,
 ) -> list[RefundRow]:
     """By status, after the one seen last; of all dealers or of one. REVIEW: those that wait for an operator, all or
-    `only` these."""
+    `only` these; UNDER_WAY: the others that are not settled."""
     order = pages.by_id(oldest_first=oldest_first)
+    unsettled = status in ("REVIEW", "UNDER_WAY")
     found = (
-        _IN_REVIEW
-        if status == "REVIEW"
+        _UNSETTLED_REFUNDS
+        if unsettled
         else _of_all("refund", "refund_id", "WHERE $4::bigint IS NULL OR t.tenant_id = $4")
-    ).format(**order, reviewed=_REVIEWED)
+    ).format(**order, reviewed=_REVIEWED if status == "REVIEW" else f"NOT {_REVIEWED}")
     rows = await connection.fetch(
         f"WITH found AS MATERIALIZED ({found})"
         " SELECT r.tenant_id, t.name AS dealer, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited,"
@@ -156,7 +164,7 @@ async def refunds(
         seen,
         limit,
         tenant_id,
-        *([only] if status == "REVIEW" else []),
+        *([only] if unsettled else []),
     )
     return [_refund_row(dict(row)) for row in rows]
 
@@ -198,12 +206,12 @@ _UNSETTLED = of_given_tenant(
     " WHERE r.tenant_id = $1 AND r.status = 'REFUNDING'",
     1,
 )
-# $1 status, $2 the last one seen, $3 how many; of refunds $4 the dealer; of those in review $5 only these.
+# $1 status, $2 the last one seen, $3 how many; of refunds $4 the dealer; of those that are not settled $5 only these.
 _PENDING = """
 SELECT * FROM topup WHERE status = 'PENDING' AND $1::text IS NOT NULL AND ($2::bigint IS NULL OR topup_id {beyond} $2)
 ORDER BY topup_id {direction} LIMIT $3
 """
-_IN_REVIEW = """
+_UNSETTLED_REFUNDS = """
 SELECT * FROM refund r WHERE status = 'REFUNDING' AND $1::text IS NOT NULL
     AND ($2::bigint IS NULL OR refund_id {beyond} $2) AND ($4::bigint IS NULL OR tenant_id = $4)
     AND ($5::bigint[] IS NULL OR refund_id = ANY($5))

@@ -61,7 +61,7 @@ class DeliveryRow(NamedTuple):
 COUNTED = 1_000
 BY_INDEX: tuple[DeliveryState, ...] = ("RETRY", "FAILED")
 """States of few deliveries, which have an index: they are read by it and not by spans of ids."""
-_NONE, _EPOCH = 2**53, datetime.fromtimestamp(0, UTC)
+_NONE, _EPOCH, _SOON = 2**53, datetime.fromtimestamp(0, UTC), 64
 # Found first, and looked up then: of each dealer as many are found as of all of them together.
 _DELIVERIES = """
 WITH found AS MATERIALIZED (
@@ -167,9 +167,10 @@ async def _ids_between(connection: Connection, start: datetime | None, end: date
 
 
 async def _edge(connection: Connection, sql: str, at: datetime, now: datetime) -> int | None:
-    """The id next to a time: within ever longer spans of it, for most are short."""
+    """The id next to a time: within ever longer spans of it, for most are short. Where none is found soon after a
+    time, 0: it is before all deliveries, most likely."""
     hours, forward = 1, sql is _FIRST
-    while hours < 24 * 365 * 100:
+    while True:
         span = timedelta(hours=hours)
         between = (at, at + span) if forward else (max(at, _EPOCH + span) - span, at)
         ids = [row["id"] for row in await fetch_all(connection, sql, *between) if row["id"] is not None]
@@ -177,5 +178,6 @@ async def _edge(connection: Connection, sql: str, at: datetime, now: datetime) -
             return min(ids) if forward else max(ids)
         if between[1] > now if forward else between[0] <= _EPOCH:
             return None
+        if forward and hours >= _SOON:
+            return 0
         hours *= 8
-    return None
