@@ -316,7 +316,7 @@ async def set_callback(page: Page, dealer_page: str, url: str) -> None:
 async def see_failures(page: Page, order_no: str) -> None:
     """Both events of the order, given up."""
     await menu(page, "Webhooks")
-    await page.locator(".heading-actions").get_by_role("link", name="Failed deliveries").click()
+    await page.get_by_role("navigation", name="Views").get_by_role("link", name="Failed").click()
     for event in ("ORDER_PAID", "DELIVERY_UPDATED"):
         await in_time(page, row(page, order_no, event))
         await expect(row(page, order_no, event)).to_contain_text("HTTP 500")

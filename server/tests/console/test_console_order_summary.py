@@ -88,6 +88,23 @@ async def test_what_failed_is_named_with_its_reason_and_made_again(market: Purch
         assert f"nothing of {order_no} failed or waits" in refused
 
 
+async def test_cost_and_margin_stand_beside_the_price_for_operators_alone(market: PurchaseFixture):
+    await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    items = [{"packageCode": "TEST-OK", "quantity": 1, "price": "2.70"}]
+    async with (
+        signed_in(market.service) as admin,
+        signed_in(market.service, "admin", market.client.tenant_id) as dealer,
+    ):
+        await does(admin, f"/console/dealers/{market.client.tenant_id}/terms", markup="50", status="ACTIVE")
+        order_no = (await market.client.order(items=items, amount="2.70")).data["orderNo"]
+        await market.client.delivered(order_no)
+        page = await see(admin, page_of(order_no))
+        assert "Margin 0.90 USD 33 %" in page and "2.70 USD 2.70 USD 1.80 USD 0.90 USD 33 %" in page
+        assert "2.70 USD 0.90 USD 33 %" in await see(admin, "/console/orders")
+        for path in (page_of(order_no), "/console/orders"):
+            assert "Margin" not in await see(dealer, path) and "0.90" not in await see(dealer, path)
+
+
 async def test_what_failed_and_is_refunded_says_where_it_failed(service: Service, dealer: ApiClient, admin: Browser):
     order = (await dealer.order("TEST-FAIL")).data
     await dealer.delivered(order["orderNo"])

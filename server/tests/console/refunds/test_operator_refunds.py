@@ -95,6 +95,7 @@ async def test_each_refund_stands_in_one_tab_with_its_policy_and_in_its_file(
 ) -> None:
     number, _ = await in_review(dealer)
     row = (await see(admin, QUEUE)).partition(number)[2]
+    assert "Refund in review" in await see(admin, f"/console/orders?dealer={dealer.tenant_id}")
     assert "Within policy" in row and number not in await see(admin, f"{QUEUE}?status=REFUNDING")
     assert number in (await admin.get(f"{QUEUE}.csv")).text
     assert number not in (await admin.get(f"{QUEUE}.csv?status=REFUNDING")).text

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+from dealer_server.db.arrays import columns
 from dealer_server.db.by_tenant import OF_ALL, of_all, of_given_tenant, rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.db.distributed import is_distributed
@@ -193,6 +194,22 @@ async def in_review(connection: Connection) -> list[tuple[str, int, int]]:
         " GROUP BY currency ORDER BY 2 DESC, 1"
     )
     return [(row["currency"], row["refunds"], row["amount"]) for row in rows]
+
+
+_REVIEWED_ORDERS = """
+SELECT DISTINCT r.order_id FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)
+JOIN refund r ON r.tenant_id = key.tenant_id AND r.order_id = key.order_id
+JOIN refund_line l ON l.tenant_id = key.tenant_id AND l.refund_id = r.refund_id
+WHERE r.status = 'REFUNDING' AND l.way = 'REVIEW' AND l.status = 'PENDING'
+"""
+
+
+async def reviewed_orders(connection: Connection, orders: Sequence[tuple[int, int]]) -> set[int]:
+    """Of these orders, by tenant and orderId, those with a refund that waits for an operator."""
+    if not orders:
+        return set()
+    rows = await connection.fetch(_REVIEWED_ORDERS, *columns(orders, 2))
+    return {row["order_id"] for row in rows}
 
 
 async def unsettled(connection: Connection, tenant_id: int) -> dict[str, int]:

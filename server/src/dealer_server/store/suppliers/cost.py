@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dealer_server.db.arrays import columns
 from dealer_server.db.connection import Connection
 
 
@@ -41,10 +42,7 @@ async def of_lines(connection: Connection, tenant_id: int, profiles: range) -> d
 
 async def of_orders(connection: Connection, orders: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Cost]:
     """By tenant and orderId."""
-    if not orders:
-        return {}
-    tenants, ids = (list(values) for values in zip(*orders, strict=True))
-    rows = await connection.fetch(_OF_ORDERS, tenants, ids)
+    rows = await connection.fetch(_OF_ORDERS, *columns(orders, 2)) if orders else []
     by_order: dict[tuple[int, int], list[tuple[str | None, int, int]]] = {}
     for row in rows:
         key = row["tenant_id"], row["order_id"]
