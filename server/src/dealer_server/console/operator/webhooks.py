@@ -1,6 +1,6 @@
 """Webhooks: the log of all deliveries, and the health of each dealer's endpoint."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import get_args
 
 from dealer_server.console.find import choice, dates, files, tabs
@@ -57,7 +57,9 @@ async def webhooks(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         dealer, wanted = await _wanted(connection, context)
         if not faults:
-            found = await store.deliveries(connection, wanted, seen, PAGE_SIZE, oldest_first=not order.descending)
+            found = await store.deliveries(
+                connection, wanted, seen, PAGE_SIZE, context.now, oldest_first=not order.descending
+            )
         counts = await store.counts(connection)
         worst = await store.endpoints(connection, 0, WORST + 1)
         incidents = await findings.of_receivers(connection, context)
@@ -89,9 +91,11 @@ async def export(context: RequestContext) -> Download:
     async with context.parts.database.connection() as connection:
         wanted = (await _wanted(connection, context))[1]
     await params.record_export(context, "webhooks.export", wanted.tenant_id, FILTERS)
-    return files.download(
-        context, "webhooks", COLUMNS, lambda connection, seen, size: store.deliveries(connection, wanted, seen, size)
-    )
+
+    def read(connection: Connection, seen: int | None, size: int) -> Awaitable[ListPage[DeliveryRow]]:
+        return store.deliveries(connection, wanted, seen, size, context.now)
+
+    return files.download(context, "webhooks", COLUMNS, read)
 
 
 async def _wanted(connection: Connection, context: RequestContext) -> tuple[Choice, Wanted]:

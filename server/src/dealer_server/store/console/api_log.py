@@ -144,10 +144,10 @@ async def counts(connection: Connection, tenant_id: int) -> tuple[int, int]:
 
 async def refused_since(connection: Connection, tenant_id: int, since: datetime) -> int:
     """How many of the calls that are kept were refused since then; at most 1 000 rows are scanned."""
-    count: int = await connection.fetchval(
+    count: int | None = await connection.fetchval(
         "SELECT count(*) FROM refused_call WHERE tenant_id = $1 AND at >= $2", tenant_id, since
     )
-    return count
+    return count or 0
 
 
 async def record_steps(connection: Connection, steps: Iterable[tuple[int, Step]], now: datetime) -> None:

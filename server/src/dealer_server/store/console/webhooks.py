@@ -137,10 +137,10 @@ async def counts(connection: Connection) -> dict[DeliveryState, int]:
 
 
 async def deliveries(
-    connection: Connection, wanted: Wanted, seen: int | None, size: int, *, oldest_first: bool = False
+    connection: Connection, wanted: Wanted, seen: int | None, size: int, now: datetime, *, oldest_first: bool = False
 ) -> ListPage[DeliveryRow]:
     """The newest that match, or the oldest ones, after the one seen last; of one dealer or of all."""
-    first, end = await _ids_between(connection, wanted.start, wanted.end)
+    first, end = await _ids_between(connection, wanted.start, wanted.end, now)
     left = ScanRange("webhook_delivery", "delivery_id", wanted.tenant_id, first, end, oldest_first, step=1)
 
     async def matching(begin: int, end: int, limit: int) -> list[DeliveryRow]:
@@ -158,9 +158,10 @@ async def deliveries(
     return ListPage(rows[:size], rows[size - 1].delivery_id if len(rows) > size else None)
 
 
-async def _ids_between(connection: Connection, start: datetime | None, end: datetime | None) -> tuple[int, int]:
+async def _ids_between(
+    connection: Connection, start: datetime | None, end: datetime | None, now: datetime
+) -> tuple[int, int]:
     """The ids of deliveries created at `start` or later and before `end`; the last one is none of them."""
-    now = datetime.now(UTC)
     first = await _edge(connection, _FIRST, start, now) if start else 0
     last = await _edge(connection, _LAST, end, now) if end and end < now else _NONE
     return _NONE if first is None else first, 0 if last is None else min(last + 1, _NONE)
