@@ -35,7 +35,7 @@ async def test_one_is_sent_again_from_the_log_which_stays_as_it_is(
     await failed_for_good(service, dealer, receiver)
     async with service.database.connection() as connection:
         wanted = Wanted(int(dealer.tenant_id), "FAILED")
-        found = (await webhooks.deliveries(connection, wanted, None, 10)).rows[0]
+        found = (await webhooks.deliveries(connection, wanted, None, 10, datetime.now(UTC))).rows[0]
     path, before = f"/console/deliveries/{dealer.tenant_id}/{found.delivery_id}", len(receiver.requests)
     receiver.answers = [answer(200)]
     for back in ("/console/webhooks?status=FAILED", "https://example.com/"):
@@ -63,5 +63,5 @@ async def test_a_day_before_and_after_all_deliveries_is_empty(service: Service, 
             Wanted(start=now + timedelta(days=400)),
             Wanted(start=datetime(2001, 1, 1, tzinfo=UTC), end=datetime(2001, 1, 2, tzinfo=UTC)),
         ):
-            found = await webhooks.deliveries(connection, wanted, None, 10)
+            found = await webhooks.deliveries(connection, wanted, None, 10, now)
             assert not found.rows and found.next is None, wanted
