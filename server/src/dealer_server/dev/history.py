@@ -3,19 +3,14 @@ new `dealer-server dev` has something to show. `dealer-server audit` finds nothi
 """
 
 import math
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from random import Random
 from typing import NamedTuple
 
-from dealer_server.db.connection import Connection
-from dealer_server.db.sealing import DataKeys, profile_context
+from dealer_server.dev.lives import Sold
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.esim import iccid
 from dealer_server.rules.orders import identity
-from dealer_server.store.orders import past
-from dealer_server.store.orders.past import StoredOrder, StoredProfile
 
 POPULAR = (
     *("FR-3GB-30D", "EU-35-5GB-30D", "JP-1GB-7D", "ES-3GB-30D", "TH-10GB-30D", "US-5GB-30D", "EU-35-10GB-30D"),
@@ -43,19 +38,6 @@ OTHERS = (
     Dealer("Alpine Travel", orders_a_day=28, balance=2_480, seed=30),
     Dealer("Harbour Mobile", orders_a_day=9, balance=315, seed=40),
 )
-
-
-class Sold(NamedTuple):
-    """An order of one line. Its profiles have the ids from order_id on."""
-
-    order_id: int
-    delivered_seconds: int
-    package: Package
-    quantity: int
-
-    @property
-    def amount(self) -> int:
-        return self.package.price * self.quantity
 
 
 def sold(dealer: Dealer, packages: Mapping[str, Package], days: int, now: datetime) -> list[Sold]:
@@ -89,36 +71,3 @@ def _poisson(chance: Random, expected: float) -> int:
     while product > end:
         count, product = count + 1, product * chance.random()
     return count
-
-
-def _profiles(orders: Sequence[Sold], tenant_id: int, keys: DataKeys) -> Iterator[StoredProfile]:
-    for order in orders:
-        for profile_id in range(order.order_id, order.order_id + order.quantity):
-            digits = f"89009{profile_id % 10**14:014d}"
-            code = f"LPA:1$rsp.sandbox.example${secrets.token_hex(13).upper()}"
-            sealed = keys.seal(code.encode(), profile_context(tenant_id, profile_id))
-            yield StoredProfile(
-                profile_id,
-                order.order_id,
-                digits + iccid.luhn_digit(digits),
-                sealed,
-                secrets.token_urlsafe(16),
-                order.package.data_bytes,
-            )
-
-
-async def write(
-    connection: Connection, keys: DataKeys, tenant_id: int, orders: Sequence[Sold], since: datetime
-) -> None:
-    """Writes these orders for a dealer who has none yet and whose wallet covers them, in the caller's transaction. The
-    dealer, and all that stands in the wallet, is from `since` on."""
-    rows = [_row(number, order) for number, order in enumerate(orders, 1)]
-    await past.write(connection, tenant_id, rows, _profiles(orders, tenant_id, keys), since)
-
-
-def _row(number: int, order: Sold) -> StoredOrder:
-    at, package = identity.created_at(order.order_id), order.package
-    delivered_at = at + timedelta(seconds=order.delivered_seconds)
-    return StoredOrder(
-        number, order.order_id, package.package_code, order.quantity, package.price, order.amount, at, delivered_at
-    )

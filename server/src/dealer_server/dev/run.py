@@ -16,7 +16,7 @@ from dealer_server import clock, logs, settings, sockets, store
 from dealer_server.db.connection import Connection, connect
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import KEY_BYTES, credential_context
-from dealer_server.dev import catalogue, cluster, embedded, history, instance
+from dealer_server.dev import catalogue, cluster, embedded, history, instance, lives
 from dealer_server.dev.history import Dealer
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
@@ -32,6 +32,7 @@ from dealer_server.store import schema
 from dealer_server.store.distribution.distribute import distribute
 from dealer_server.store.notices import recipients
 from dealer_server.store.notices.recipients import Setting
+from dealer_server.store.orders import past
 from dealer_server.wiring import listening, process
 from dealer_server.wiring.listening import Listening
 
@@ -187,14 +188,16 @@ async def _seed(database: Database, opened: Settings, days: int) -> str:
 
     async def create(connection: Connection, dealer: Dealer, **given: Any) -> str:
         sold = history.sold(dealer, packages, days, now)
-        balance = money.text(dealer.balance * money.SCALE + sum(order.amount for order in sold), "USD")
+        orders = [lives.lived(order, number, now) for number, order in enumerate(sold, 1)]
+        spent = sum(one.order.amount - one.order.refund_amount for one in orders)
+        balance = money.text(dealer.balance * money.SCALE + spent, "USD")
         terms = Terms(name=dealer.name, balance=balance, **given)
         created = await create_within(
             connection, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now
         )
-        if sold:
+        if orders:
             since = now - timedelta(days=days, hours=1)
-            await history.write(connection, data_keys, int(created.tenant_id), sold, since)
+            await past.write(connection, data_keys, int(created.tenant_id), orders, since)
         return created.app_key
 
     async def create_all(connection: Connection) -> str:

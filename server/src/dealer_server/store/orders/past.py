@@ -1,119 +1,188 @@
 """Orders of days that are over, written as the service itself would have left them: a new `dealer-server dev` begins
 with them."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.sealing import DataKeys, profile_context
+from dealer_server.rules.lifecycle import lifecycle
+from dealer_server.rules.lifecycle.lifecycle import Lifecycle
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import Order
+from dealer_server.rules.refunds.refund import Part
+
+DIGEST = bytes(16)
+Rows = list[tuple[Any, ...]]
 
 
-class StoredOrder(NamedTuple):
-    """An order of one line that was delivered. `number`: counts those of the dealer; `price`, `amount`: in
-    ten-thousandths of a USD. Its profiles have the ids from order_id on."""
+class PastRefund(NamedTuple):
+    """A refund that was credited."""
 
-    number: int
-    order_id: int
-    package_code: str
-    quantity: int
-    price: int
-    amount: int
-    at: datetime
-    delivered_at: datetime
+    refund_id: int
+    scope: bytes
+    parts: Sequence[Part]
+    remark: str
+    author: str
+    created_at: datetime
+    settled_at: datetime
 
 
-class StoredProfile(NamedTuple):
-    """`activation_code`: sealed."""
+class PastOrder(NamedTuple):
+    """An order of one line as it stands now; its tenant_id is not that of its dealer. `lives`: of its eSIMs, by
+    profileId; `reported`: when one last changed. `events`: type, version and time of what its dealer was told since its
+    payment."""
 
-    profile_id: int
-    order_id: int
-    iccid: str
-    activation_code: bytes
-    qr_token: str
-    data_bytes: int | None
+    order: Order
+    delivered_at: datetime | None
+    lives: Mapping[int, Lifecycle]
+    events: Sequence[tuple[str, int, datetime]] = ()
+    refund: PastRefund | None = None
+    reported: Mapping[int, datetime] = {}
 
-
-_STAGES = (
-    """
-    CREATE TEMPORARY TABLE sold (
-        number int, order_id bigint, package_code text, quantity smallint, price bigint, amount bigint,
-        at timestamptz, delivered_at timestamptz
-    )
-    """,
-    """
-    CREATE TEMPORARY TABLE sold_profile (
-        profile_id bigint, order_id bigint, iccid text, activation_code bytea, qr_token text, data_bytes bigint
-    )
-    """,
-)
-# In the order of their foreign keys. $1 is the dealer.
-_WRITES = (
-    """
-    INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, delivery_status, order_status,
-        version, updated_at)
-    SELECT $1, order_id, 'shop-' || number, '\\x00000000000000000000000000000000', 'USD', amount, 'DELIVERED',
-        'COMPLETED', 2, delivered_at FROM sold ORDER BY order_id
-    """,
-    """
-    INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)
-    SELECT $1, w.version + row_number() OVER later, 'ORDER_PAY', order_id, -amount, w.balance - sum(amount) OVER later,
-        at
-    FROM sold, wallet w WHERE w.tenant_id = $1 WINDOW later AS (ORDER BY order_id)
-    """,
-    """
-    UPDATE wallet SET balance = balance - spent, version = version + orders, order_count = order_count + orders,
-        profile_count = profile_count + profiles
-    FROM (SELECT sum(amount) AS spent, count(*) AS orders, sum(quantity) AS profiles FROM sold) s WHERE tenant_id = $1
-    """,
-    """
-    INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
-        first_profile_id, item_status)
-    SELECT $1, order_id, 0, package_code, 'simulated', quantity, 1, price, order_id, 'DELIVERED' FROM sold
-    ORDER BY order_id
-    """,
-    """
-    INSERT INTO profile (tenant_id, profile_id, order_id, line, lifecycle_status, iccid, activation_code, qr_token,
-        esim_status, smdp_status, data_total_bytes, updated_at)
-    SELECT $1, profile_id, order_id, 0, 'DELIVERED', iccid, activation_code, qr_token, 'GOT_RESOURCE', 'RELEASED',
-        data_bytes, delivered_at FROM sold_profile JOIN sold USING (order_id) ORDER BY profile_id
-    """,
-    """
-    INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at, finished_at)
-    SELECT $1, order_id, event_type, order_version, 'SKIPPED', told_at, told_at
-    FROM sold, LATERAL (VALUES ('ORDER_PAID', 1, at), ('DELIVERY_UPDATED', 2, delivered_at))
-        AS event(event_type, order_version, told_at)
-    ORDER BY order_id, order_version
-    """,
-)
-_IDS = """
-UPDATE id_block SET next = greatest(next, (SELECT max(profile_id) + 1 FROM sold_profile))
-WHERE kind IN ('order', 'profile')
-"""
+    @property
+    def told(self) -> list[tuple[str, int, datetime]]:
+        paid = ("ORDER_PAID", 1, identity.created_at(self.order.order_id))
+        delivered = [] if self.delivered_at is None else [("DELIVERY_UPDATED", 2, self.delivered_at)]
+        return [paid, *delivered, *self.events]
 
 
+_TABLES: Mapping[str, str] = {
+    "orders": "tenant_id order_id transaction_id digest currency amount refund_amount pay_status delivery_status"
+    " order_status version updated_at",
+    "ledger_entry": "tenant_id version entry_type reference amount balance_after created_at",
+    "order_item": "tenant_id order_id line package_code supplier quantity period_num price first_profile_id"
+    " item_status",
+    "profile": "tenant_id profile_id order_id line lifecycle_status failed refunded activated cancelled iccid"
+    " activation_code qr_token esim_status smdp_status plan_use_status plan_use_start_at plan_use_end_at"
+    " data_total_bytes data_usage_bytes updated_at",
+    "profile_life": "tenant_id profile_id order_id line supplier iccid unused_until plan_seconds smdp_at esim_at"
+    " ended_at valid_until live_status live_at suspended_word_at resumed_word_at reported_at created_at due_at",
+    "refund": "tenant_id refund_id order_id scope status amount credited remark author created_at settled_at",
+    "refund_line": "tenant_id refund_id profile_id line amount way status",
+    "webhook_delivery": "tenant_id order_id event_type order_version state created_at finished_at",
+}
+"""In the order of their foreign keys: the columns that are written."""
 _SINCE = (
     "UPDATE tenant SET created_at = $2 WHERE tenant_id = $1",
     "UPDATE credential SET created_at = $2 WHERE tenant_id = $1",
     "UPDATE ledger_entry SET created_at = $2 WHERE tenant_id = $1",
 )
+_WALLET = """
+UPDATE wallet SET balance = $2, version = $3, order_count = order_count + $4, profile_count = profile_count + $5
+WHERE tenant_id = $1
+"""
+_IDS = "UPDATE id_block SET next = greatest(next, $2) WHERE kind = $1"
 
 
 async def write(
-    connection: Connection,
-    tenant_id: int,
-    orders: Iterable[StoredOrder],
-    profiles: Iterable[StoredProfile],
-    since: datetime,
+    connection: Connection, keys: DataKeys, tenant_id: int, orders: Sequence[PastOrder], since: datetime
 ) -> None:
     """Writes them in the caller's transaction, for a dealer who has none and whose wallet covers them. The dealer, and
     what stands in the wallet so far, is from `since` on."""
-    for statement in _STAGES:
-        await connection.execute(statement)
-    await connection.copy_records_to_table("sold", records=orders)
-    await connection.copy_records_to_table("sold_profile", records=profiles)
     for statement in _SINCE:
         await connection.execute(statement, tenant_id, since)
-    for statement in _WRITES:
-        await connection.execute(statement, tenant_id)
-    await connection.execute(_IDS)
-    await connection.execute("DROP TABLE sold, sold_profile")
+    wallet = await connection.fetchrow("SELECT version, balance FROM wallet WHERE tenant_id = $1", tenant_id)
+    assert wallet is not None, "a dealer has a wallet"
+    entries = _entries(orders, wallet["version"], wallet["balance"])
+    rows = {
+        "orders": [_order(one.order) for one in orders],
+        "ledger_entry": entries,
+        "order_item": [_item(one.order) for one in orders],
+        "profile": [row for one in orders for row in _profiles(one, tenant_id, keys)],
+        "profile_life": [row for one in orders for row in _lives(one)],
+        "refund": [_refund(one.order.order_id, one.refund) for one in orders if one.refund],
+        "refund_line": [row for one in orders if one.refund for row in _refund_lines(one.refund)],
+        "webhook_delivery": _deliveries(orders),
+    }
+    for table, columns in _TABLES.items():
+        records = [(tenant_id, *row) for row in rows[table]]
+        await connection.copy_records_to_table(table, records=records, columns=columns.split())
+    profiles = len(rows["profile"])
+    version, *_, balance, _ = entries[-1]
+    await connection.execute(_WALLET, tenant_id, balance, version, len(orders), profiles)
+    await _keep_ids(connection, orders)
+
+
+def _order(order: Order) -> tuple[Any, ...]:
+    return (
+        order.order_id, order.transaction_id, DIGEST, order.currency, order.amount, order.refund_amount,
+        order.pay_status, order.delivery_status, order.order_status, order.version, order.updated_at,
+    )  # fmt: skip
+
+
+def _entries(orders: Sequence[PastOrder], version: int, balance: int) -> Rows:
+    """Debits and credits in the order of time, after the `version` that the wallet has."""
+    moved = [(identity.created_at(one.order.order_id), "ORDER_PAY", one.order.order_id, -one.order.amount)
+             for one in orders]  # fmt: skip
+    moved += [(one.refund.settled_at, "REFUND", one.refund.refund_id, one.order.refund_amount)
+              for one in orders if one.refund]  # fmt: skip
+    entries: Rows = []
+    for at, entry_type, reference, amount in sorted(moved):
+        version, balance = version + 1, balance + amount
+        entries.append((version, entry_type, reference, amount, balance, at))
+    return entries
+
+
+def _item(order: Order) -> tuple[Any, ...]:
+    [item] = order.items
+    return (
+        order.order_id, item.line, item.package_code, item.supplier, item.quantity, item.period_num, item.price,
+        item.first_profile_id, item.item_status,
+    )  # fmt: skip
+
+
+def _profiles(past: PastOrder, tenant_id: int, keys: DataKeys) -> Rows:
+    return [
+        (
+            one.profile_id, past.order.order_id, 0, one.lifecycle_status, one.failed, one.refunded, one.activated,
+            one.cancelled, one.iccid,
+            one.activation_code and keys.seal(one.activation_code.encode(), profile_context(tenant_id, one.profile_id)),
+            one.qr_token, one.esim_status, one.smdp_status, one.plan_use_status, one.plan_use_start_at,
+            one.plan_use_end_at, one.data_total_bytes, one.data_usage_bytes, past.order.updated_at,
+        )
+        for one in past.order.profiles
+    ]  # fmt: skip
+
+
+def _lives(past: PastOrder) -> Rows:
+    return [
+        (
+            one.profile_id, past.order.order_id, 0, past.order.items[0].supplier, one.iccid, life.unused_until,
+            life.plan_seconds, life.smdp_at, life.esim_at, life.ended_at, life.valid_until, life.live_status,
+            life.live_at, life.suspended_word_at, life.resumed_word_at, past.reported.get(one.profile_id),
+            past.delivered_at, lifecycle.next_due(one, life, None, timed=True),
+        )
+        for one in past.order.profiles
+        if (life := past.lives.get(one.profile_id)) is not None
+    ]  # fmt: skip
+
+
+def _refund(order_id: int, made: PastRefund) -> tuple[Any, ...]:
+    amount = sum(part.amount for part in made.parts)
+    return (
+        made.refund_id, order_id, made.scope, "REFUNDED", amount, amount, made.remark, made.author, made.created_at,
+        made.settled_at,
+    )  # fmt: skip
+
+
+def _refund_lines(made: PastRefund) -> Rows:
+    return [(made.refund_id, part.profile_id, part.line, part.amount, part.way, "COMPLETED") for part in made.parts]
+
+
+def _deliveries(orders: Sequence[PastOrder]) -> Rows:
+    """Its dealer had no callback URL."""
+    told = sorted(
+        (at, one.order.order_id, version, event_type) for one in orders for event_type, version, at in one.told
+    )
+    return [(order_id, kind, version, "SKIPPED", at, at) for at, order_id, version, kind in told]
+
+
+async def _keep_ids(connection: Connection, orders: Sequence[PastOrder]) -> None:
+    """None of them is given again."""
+    profile_id = max(profile.profile_id for one in orders for profile in one.order.profiles)
+    await connection.execute(_IDS, "order", profile_id + 1)
+    await connection.execute(_IDS, "profile", profile_id + 1)
+    if refunds := [one.refund.refund_id for one in orders if one.refund]:
+        await connection.execute(_IDS, "refund", max(refunds) + 1)

@@ -1,0 +1,170 @@
+"""What became of the eSIMs that made-up orders sold? Each life follows from the id of its order, by the rules that real
+answers and reports go through, so that it is stored as the service itself would have left it.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from random import Random
+from typing import NamedTuple
+
+from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.delivery import delivery
+from dealer_server.rules.delivery.delivery import Codes, Failed
+from dealer_server.rules.esim import iccid
+from dealer_server.rules.lifecycle import lifecycle
+from dealer_server.rules.lifecycle.lifecycle import Lifecycle
+from dealer_server.rules.lifecycle.report import Report
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import Item, Order, Profile
+from dealer_server.rules.refunds import refund
+from dealer_server.rules.refunds.refund import Part, Scope
+from dealer_server.store.orders.past import PastOrder, PastRefund
+
+FAILED, GIVEN_BACK = 0.02, 0.03
+"""Of all orders."""
+NEVER_INSTALLED = 0.08
+"""Of all eSIMs."""
+REMARKS = ("Trip cancelled", "Bought twice", "Wrong country", "The phone takes no eSIM", "Customer changed their mind")
+MARKS = (0.5, 0.8, 0.9)
+"""Usage that its supplier reports."""
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+class Sold(NamedTuple):
+    """An order of one line. Its profiles have the ids from order_id on."""
+
+    order_id: int
+    delivered_seconds: int
+    package: Package
+    quantity: int
+
+    @property
+    def amount(self) -> int:
+        return self.package.price * self.quantity
+
+
+class _State(NamedTuple):
+    """An eSIM from this moment on."""
+
+    at: datetime
+    profile: Profile
+    life: Lifecycle
+
+
+def lived(sold: Sold, number: int, now: datetime) -> PastOrder:
+    """The order until now. `number` counts those of its dealer. Who that is, is known to who writes it."""
+    chance = Random(sold.order_id)
+    order, at = _placed(sold, number), identity.created_at(sold.order_id) + timedelta(seconds=sold.delivered_seconds)
+    fate = chance.random()
+    if fate < FAILED:
+        return _failed(order, at)
+    answers = {profile.profile_id: _codes(profile.profile_id, sold.package) for profile in order.profiles}
+    delivered = delivery.allocate(order, answers, frozenset([0]), at)
+    past = PastOrder(delivered, at, {one.profile_id: _begun(sold.package, at) for one in delivered.profiles})
+    asked_at = at + chance.uniform(0.2, 30) * HOUR
+    if fate < FAILED + GIVEN_BACK and asked_at < now:
+        return _given_back(past, asked_at, chance.choice(REMARKS), "dealer")
+    return _used(past, sold.package, chance, now)
+
+
+def _placed(sold: Sold, number: int) -> Order:
+    profiles = tuple(Profile(sold.order_id + at) for at in range(sold.quantity))
+    item = Item(0, sold.package.package_code, "simulated", sold.quantity, 1, sold.package.price, sold.order_id, "PAID",
+                profiles)  # fmt: skip
+    at = identity.created_at(sold.order_id)
+    return Order(0, sold.order_id, f"shop-{number}", "USD", sold.amount, 0, "PAID", "PENDING", "PAID", 1, at, (item,))
+
+
+def _codes(profile_id: int, package: Package) -> Codes:
+    digits = f"89009{profile_id % 10**14:014d}"
+    code = f"LPA:1$rsp.sandbox.example${secrets.token_hex(13).upper()}"
+    return Codes(digits + iccid.luhn_digit(digits), code, secrets.token_urlsafe(16),
+                 data_total_bytes=package.data_bytes)  # fmt: skip
+
+
+def _begun(package: Package, at: datetime) -> Lifecycle:
+    return Lifecycle(at + package.unused_valid_days * DAY, package.duration * 86_400)
+
+
+def _failed(order: Order, at: datetime) -> PastOrder:
+    """Its supplier could not deliver: it is refunded at once."""
+    ids = frozenset(profile.profile_id for profile in order.profiles)
+    failed = delivery.allocate(order, dict.fromkeys(ids, Failed()), frozenset([0]), at)
+    held = refund.hold(failed, ids, at)
+    return _given_back(PastOrder(held, None, {}, [("DELIVERY_UPDATED", held.version, at)]), at,
+                       "Could not be delivered", "system")  # fmt: skip
+
+
+def _given_back(past: PastOrder, at: datetime, remark: str, author: str) -> PastOrder:
+    """All of the order is refunded."""
+    order, settled_at = past.order, at + timedelta(seconds=1 if author == "system" else 0)
+    [item] = order.items
+    parts = [Part(0, profile.profile_id, profile.iccid, item.price, "AT_ONCE") for profile in item.profiles]
+    ids = frozenset(part.profile_id for part in parts)
+    scope = Scope({0: ids} if author == "system" else None)
+    refund_id = identity.first_id_at(int(at.timestamp())) + order.order_id % identity.SEQUENCE
+    after = refund.credit(order, parts, settled_at)
+    events = [("DELIVERY_UPDATED", after.version, settled_at), ("REFUND_COMPLETED", after.version, settled_at)]
+    return past._replace(
+        order=after,
+        events=[*past.events, *events],
+        refund=PastRefund(refund_id, scope.digest, parts, remark, author, at, settled_at),
+    )
+
+
+def _used(past: PastOrder, package: Package, chance: Random, now: datetime) -> PastOrder:
+    assert past.delivered_at is not None
+    states = [
+        state
+        for profile in past.order.profiles
+        for state in _states(
+            profile, past.lives[profile.profile_id], _reports(past.delivered_at, package, chance, now), now
+        )
+    ]
+    states.sort(key=lambda state: state.at)
+    order, lives, events = past.order, {**past.lives}, [*past.events]
+    for at, profile, life in states:
+        after = delivery.with_profiles(order, {profile.profile_id: profile}, at)
+        if after is not order:
+            events.append(("DELIVERY_UPDATED", after.version, at))
+        order, lives[profile.profile_id] = after, life
+    reported = {profile.profile_id: at for at, profile, _ in states}
+    return past._replace(order=order, lives=lives, events=events, reported=reported)
+
+
+def _states(profile: Profile, life: Lifecycle, reports: Sequence[Report], now: datetime) -> Iterator[_State]:
+    for report in reports:
+        profile, life = lifecycle.apply(profile, life, report)
+        yield _State(report.at, profile, life)
+    over = lifecycle.over_at(profile, life)
+    if over is not None and over <= now:
+        yield _State(over, *lifecycle.by_time(profile, life, over))
+
+
+def _reports(delivered_at: datetime, package: Package, chance: Random, now: datetime) -> list[Report]:
+    """What its supplier reported of one eSIM until now: a traveller installs it, uses it for some days, and may use it
+    up."""
+    soon = chance.random() < 0.55
+    installed_at = delivered_at + (chance.uniform(0.03, 2) * HOUR if soon else chance.expovariate(1 / 3) * DAY)
+    used_at = installed_at + (chance.uniform(0.1, 3) * HOUR if chance.random() < 0.4 else chance.expovariate(0.5) * DAY)
+    trip = min(package.duration, chance.uniform(4, 16)) * DAY
+    share = chance.betavariate(2, 1.4) * 1.3
+    last = min(now - chance.uniform(0.05, 8) * HOUR, used_at + trip)
+    if chance.random() < NEVER_INSTALLED:
+        return []
+    volume = package.data_bytes or 0
+    found = [
+        Report(installed_at, smdp_status="INSTALLATION"),
+        Report(used_at, "ENABLED", "IN_USE", data_usage_bytes=int(volume * share * 0.01)),
+        *(
+            Report(used_at + trip * (mark / share), data_usage_bytes=int(volume * mark))
+            for mark in MARKS
+            if mark < min(share, 1)
+        ),
+    ]
+    if share >= 1:
+        found.append(Report(used_at + trip / share, esim_status="USED_UP", data_usage_bytes=volume))
+    elif last > used_at:
+        found.append(Report(last, data_usage_bytes=int(volume * share * ((last - used_at) / trip))))
+    return sorted((report for report in found if report.at <= now), key=lambda report: report.at)
