@@ -145,9 +145,9 @@ def _states(profile: Profile, life: Lifecycle, reports: Sequence[Report], now: d
 def _reports(delivered_at: datetime, package: Package, chance: Random, now: datetime) -> list[Report]:
     """What its supplier reported of one eSIM until now: a traveller installs it, uses it for some days, and may use it
     up."""
-    soon = chance.random() < 0.55
+    soon = chance.random() < 0.7
     installed_at = delivered_at + (chance.uniform(0.03, 2) * HOUR if soon else chance.expovariate(1 / 3) * DAY)
-    used_at = installed_at + (chance.uniform(0.1, 3) * HOUR if chance.random() < 0.4 else chance.expovariate(0.5) * DAY)
+    used_at = installed_at + (chance.uniform(0.1, 3) * HOUR if chance.random() < 0.6 else chance.expovariate(0.5) * DAY)
     trip = min(package.duration, chance.uniform(4, 16)) * DAY
     share = chance.betavariate(2, 1.4) * 1.3
     last = min(now - chance.uniform(0.05, 8) * HOUR, used_at + trip)

@@ -7,7 +7,7 @@ from dealer_server.audit_context import Actor
 from dealer_server.console.dealer import recharges, search, timeline
 from dealer_server.console.dealer.orders import ProfileView, is_moving, load, profile_views
 from dealer_server.console.find import profiles as find_profiles
-from dealer_server.console.find.profiles import PLANS, PROFILES
+from dealer_server.console.find.profiles import PROFILES
 from dealer_server.console.shared import params
 from dealer_server.console.shared.calls import call
 from dealer_server.console.shared.page import MenuEntry, action, download, page
@@ -48,9 +48,8 @@ assert tuple(LANGUAGE_NAMES) == LANGUAGES, "every language of the install page h
 async def profiles(context: RequestContext) -> Answer:
     if found := await search.sought(context):
         return found
-    presets = [("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
     file = params.address(f"{PROFILES}.csv", params.filters(context))
-    return await find_profiles.page(context, await _wanted(context), presets, plans=PLANS, export=file)
+    return await find_profiles.page(context, await _wanted(context), "status", export=file)
 
 
 @download(f"{PROFILES}.csv", DEALERS, listing=True)

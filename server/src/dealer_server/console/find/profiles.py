@@ -1,23 +1,22 @@
 """The list of eSIMs, of all dealers or of one: its filters, its order, its pages, and its file."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import Any
 
 from dealer_server.console.find import dates, files, tabs
-from dealer_server.console.shared import params
+from dealer_server.console.shared import params, words
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import dealer
 from dealer_server.store.console import profiles as store
 from dealer_server.store.console.pages import ListPage
-from dealer_server.store.console.profiles import ProfileFilter, ProfileRow
-from esim_dealer.wire.vocabulary import PlanUseStatus
+from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileRow
 
 PROFILES = "/console/profiles"
-STATES = ("PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", "CANCELLED", "FAILED", "REFUNDED")
-PLANS: tuple[PlanUseStatus, ...] = get_args(PlanUseStatus)
-FILTERS = ("dealer", "state", "status", "iccid", "plan", "from", "to", "order")
+FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order")
+PRESETS = ("NOT_INSTALLED", "IN_USE", "NEARLY_USED", "ENDED", "FAILED")
+"""States that have a tab of their own."""
 COLUMNS: Mapping[str, Callable[[ProfileRow], str]] = {
     "profileId": lambda row: str(row.profile_id),
     "ICCID": lambda row: row.iccid or "",
@@ -39,17 +38,17 @@ def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
         tenant_id=tenant_id,
         state=params.one_of(query, "state", STATES) or params.one_of(query, "status", STATES),
         iccid=params.text(query, "iccid"),
-        plan=params.one_of(query, "plan", PLANS),
         first=first,
         end=end,
     )
 
 
-async def page(context: RequestContext, wanted: ProfileFilter, presets: tabs.Presets, **fields: Any) -> Html:
-    """A page of the list; its template sees `fields` too."""
+async def page(context: RequestContext, wanted: ProfileFilter, name: str, **fields: Any) -> Html:
+    """A page of the list; its template sees `fields` too. `name`: of the parameter that is the state."""
+    presets = [(words.text(state), {name: state}) for state in PRESETS]
     order = params.order(context, PROFILES, CREATED, NEWEST_FIRST)
     oldest_first, seen = not order.descending, params.number(context.query, "before")
-    faults = params.faults(context.query, state=STATES, status=STATES, plan=PLANS)
+    faults = params.faults(context.query, state=STATES, status=STATES)
     found = ListPage[ProfileRow]((), None)
     async with context.parts.database.connection() as connection:
         if not faults:

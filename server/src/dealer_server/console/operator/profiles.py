@@ -76,8 +76,7 @@ async def profiles(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         dealer = await choice.dealer(connection, context.query.get("dealer"))
     filters = find_profiles.filters(context.query, dealer.tenant_id)
-    presets = [("Failed", {"state": "FAILED"}), ("Waiting", {"state": "PENDING"})]
-    return await find_profiles.page(context, filters, presets, dealer=dealer)
+    return await find_profiles.page(context, filters, "state", dealer=dealer)
 
 
 @page(PROFILE, OPERATORS, TEMPLATE)

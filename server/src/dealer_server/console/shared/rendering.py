@@ -44,11 +44,28 @@ def many(count: int, word: str) -> str:
 
 
 def data_amount(count: int) -> str:
-    """1.25 GB, 512 MB, 0. Units are powers of 1024, as those of packages."""
+    """1.25 GB, 12.5 GB, 512 MB, 0. Units are powers of 1024, as those of packages."""
     for size, unit in ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "KB")):
         if count >= size:
-            return f"{count / size:.2f}".rstrip("0").rstrip(".") + f" {unit}"
+            digits = 2 if count < 10 * size else 1 if count < 100 * size else 0
+            amount = f"{count / size:.{digits}f}"
+            return (amount.rstrip("0").rstrip(".") if digits else amount) + f" {unit}"
     return f"{count} B" if count else "0"
+
+
+def data_of(used: int, total: int) -> str:
+    """1.25 of 3 GB, 512 MB of 1 GB, 0 of 1 GB."""
+    left, right = data_amount(used), data_amount(total)
+    amount, _, unit = left.partition(" ")
+    return f"{amount if right.endswith(f' {unit}') else left} of {right}"
+
+
+def time_left(end: datetime, now: datetime) -> str:
+    """12 days left, 5 hours left, 1 min left."""
+    minutes = max(0, int((end - now).total_seconds() // 60))
+    if minutes >= 2 * 24 * 60:
+        return f"{minutes // (24 * 60)} days left"
+    return f"{many(minutes // 60, 'hour')} left" if minutes >= 120 else f"{minutes} min left"
 
 
 def polyline(values: Sequence[float]) -> str:
@@ -192,6 +209,7 @@ def environment() -> Environment:
         "grouped": money.grouped,
         "many": many,
         "data": data_amount,
+        "time_left": time_left,
         "role": words.role,
         "polyline": polyline,
         "json": as_json,
@@ -201,6 +219,7 @@ def environment() -> Environment:
     }
     made.globals |= {
         "drawn": drawn,
+        "data_of": data_of,
         "asset": address,
         "once": form_nonce,
         "major": money.text,

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from dealer_server.rules.lifecycle.use import Esim, use
 from esim_dealer.wire.vocabulary import ChangeHint
 
 _OTHERWISE = {
@@ -91,11 +92,11 @@ _LABELS = {
 }
 _TONES = {
     "busy": "PENDING PROCESSING DELIVERING IN_FLIGHT QUEUED REFUNDING PARTIALLY_DELIVERED PARTIAL_DELIVERED WAITING"
-    " RUNNING DUE CREATED REQUESTED ASKED CALLING RELEASED PAID FULFILLING ACTIVATING PARTIAL",
+    " RUNNING DUE CREATED REQUESTED ASKED CALLING RELEASED PAID FULFILLING ACTIVATING PARTIAL INSTALLED",
     "warning": "PAUSED SUSPENDED FROZEN PARKED UNKNOWN REVIEW DEGRADED PROBING LOW OVERDUE RETRY RETRYING IN_REVIEW"
-    " DISABLED HELD",
+    " DISABLED HELD NEARLY_USED",
     "bad": "FAILED FAILING REJECTED GIVEN_UP DEAD DOWN REFUSED ERROR EXHAUSTED BROKEN",
-    "done": "REFUNDED CANCELLED ENDED SUPERSEDED SKIPPED OFF OFF_SALE NOT_SET NOT_STARTED",
+    "done": "NOT_INSTALLED USED_UP REFUNDED CANCELLED ENDED SUPERSEDED SKIPPED OFF OFF_SALE NOT_SET NOT_STARTED",
 }
 _is_word = re.compile(r"[A-Z][A-Z_]+").fullmatch
 _TONE = {word: tone for tone, words in _TONES.items() for word in words.split()}
@@ -146,13 +147,9 @@ def order_state(order_status: str, delivery_status: str) -> State:
             return State(text(order_status), tone(order_status), raw)
 
 
-class _Esim(Protocol):
+class _Esim(Esim, Protocol):
     """What of an eSIM its state is made of."""
 
-    @property
-    def lifecycle_status(self) -> str: ...
-    @property
-    def plan_use_status(self) -> str: ...
     @property
     def failed(self) -> bool: ...
     @property
@@ -162,8 +159,8 @@ class _Esim(Protocol):
 
 
 def esim_state(profile: _Esim, *, suspended: bool = False, in_review: bool = False) -> State:
-    """Of its lifecycleStatus, planUseStatus, refund and suspension the one that says most. `in_review`: an operator
-    decides about its refund."""
+    """Of its refund, its suspension and its use the one that says most. `in_review`: an operator decides about its
+    refund."""
     raw = f"lifecycleStatus {profile.lifecycle_status}, planUseStatus {profile.plan_use_status}"
     if profile.refunded:
         return State("Failed, refunded", "lost", raw) if profile.failed else State(text("REFUNDED"), "done", raw)
@@ -175,13 +172,8 @@ def esim_state(profile: _Esim, *, suspended: bool = False, in_review: bool = Fal
         return State(text("CANCELLED"), tone("CANCELLED"), raw)
     if suspended:
         return State(text("SUSPENDED"), tone("SUSPENDED"), raw)
-    match profile.plan_use_status:
-        case "STARTED":
-            return State("In use", "good", raw)
-        case "ENDED":
-            return State("Plan ended", tone("ENDED"), raw)
-        case _:
-            return State(text(profile.lifecycle_status), tone(profile.lifecycle_status), raw)
+    word = use(profile)
+    return State(text(word), tone(word), raw)
 
 
 class _Item(Protocol):

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.lifecycle.use import is_installed
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Profile
 
@@ -38,6 +39,4 @@ def begin_by(profile: Profile, order_id: int, package: Package | None) -> dateti
 
 def is_downloaded(profile: Profile) -> bool:
     """A phone has it, as far as its supplier reports; its code is used up."""
-    if profile.activated or profile.data_usage_bytes or profile.lifecycle_status in ("ACTIVATING", "ACTIVATED"):
-        return True
-    return profile.smdp_status not in (None, "RELEASED")
+    return profile.activated or is_installed(profile)

@@ -1,24 +1,27 @@
 """What the console shows of eSIMs, of all dealers or of one: the list, and what is known of one beyond its order."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.rules.lifecycle.use import NEARLY_PERCENT, USES, Use
 from dealer_server.store.console import pages
 from dealer_server.store.console.orders import VoidRequest
 from dealer_server.store.console.pages import MAX_SCANNED, ListPage, ScanRange
 
 NEWEST = 2**53
+State = Literal[Use, "SUSPENDED", "REFUNDING", "REFUNDED", "CANCELLED", "FAILED"]
+STATES: tuple[State, ...] = (*USES, "SUSPENDED", "REFUNDING", "REFUNDED", "CANCELLED", "FAILED")
 
 
 class ProfileFilter(NamedTuple):
-    """Which profiles: all that is given must match. `state` is a lifecycleStatus, FAILED or REFUNDED; `plan` a
-    planUseStatus. Their ids are from `first` on and before `end`."""
+    """Which profiles: all that is given must match. `state`: one of STATES. Their ids are from `first` on and before
+    `end`."""
 
     tenant_id: int | None = None
-    state: str | None = None
+    state: State | None = None
     iccid: str | None = None
-    plan: str | None = None
     first: int = 0
     end: int = NEWEST
 
@@ -35,11 +38,18 @@ class ProfileRow(NamedTuple):
     iccid: str | None
     lifecycle_status: str
     plan_use_status: str
+    plan_use_end_at: datetime | None
+    smdp_status: str | None
     failed: bool
     refunded: bool
     held: bool
+    suspended: bool
     data_total_bytes: int | None
     data_usage_bytes: int
+
+    @property
+    def shows_suspended(self) -> bool:
+        return self.suspended and self.plan_use_status != "ENDED" and self.lifecycle_status != "CANCELLED"
 
 
 class ProfileOwner(NamedTuple):
@@ -80,41 +90,67 @@ async def list_profiles(
         return ListPage(found[:size], found[size - 1].profile_id if len(found) > size else None)
 
     async def matching(begin: int, end: int, limit: int) -> list[ProfileRow]:
-        return await _fetch(connection, _SPAN, scan, filters.state, begin, end, limit, filters.plan)
+        return await _fetch(connection, _SPAN, scan, filters.state, begin, end, limit)
 
     return await pages.scan(connection, scan, size, matching, lambda row: row.profile_id, max_scanned)
 
 
 async def _by_iccid(connection: Connection, filters: ProfileFilter, scan: ScanRange, limit: int) -> list[ProfileRow]:
     """By ICCID: each dealer has an index of its own."""
-    span = scan.first, scan.end, limit
-    return await _fetch(connection, _ICCID, scan, filters.state, *span, filters.plan, filters.iccid)
+    return await _fetch(connection, _ICCID, scan, filters.state, scan.first, scan.end, limit, filters.iccid)
 
 
-# $1 tenant_id, $2 state, $6 plan; which rows: by $3 and $4, and $7.
-_SPAN = "profile_id >= $3 AND profile_id < $4"
-_ICCID = f"{_SPAN} AND iccid = $7"
+# As rules/lifecycle/use.py and console/shared/words.py say it.
+_USED_UP = "coalesce(data_total_bytes, 0) > 0 AND data_usage_bytes >= data_total_bytes"
+_NEARLY = f"coalesce(data_total_bytes, 0) > 0 AND data_usage_bytes * 100 >= data_total_bytes * {NEARLY_PERCENT}"
+_UNTOUCHED = (
+    "data_usage_bytes = 0 AND lifecycle_status = 'DELIVERED' AND coalesce(smdp_status, 'RELEASED') = 'RELEASED'"
+)
+_SUSPENDED = "suspended AND plan_use_status <> 'ENDED'"
+_VALID = "NOT (refunded OR held OR failed OR cancelled)"
+_IN_USE: Mapping[Use, str] = {
+    "PENDING": "lifecycle_status = 'PENDING'",
+    "NOT_INSTALLED": f"lifecycle_status <> 'PENDING' AND plan_use_status = 'NOT_STARTED' AND {_UNTOUCHED}",
+    "INSTALLED": f"lifecycle_status <> 'PENDING' AND plan_use_status = 'NOT_STARTED' AND NOT ({_UNTOUCHED})",
+    "IN_USE": f"plan_use_status = 'STARTED' AND NOT ({_NEARLY})",
+    "NEARLY_USED": f"plan_use_status = 'STARTED' AND {_NEARLY} AND NOT ({_USED_UP})",
+    "USED_UP": f"plan_use_status <> 'NOT_STARTED' AND {_USED_UP}",
+    "ENDED": f"plan_use_status = 'ENDED' AND NOT ({_USED_UP})",
+}
+_OF_STATE: Mapping[State | None, str] = {
+    None: "true",
+    **{word: f"{_VALID} AND NOT ({_SUSPENDED}) AND {condition}" for word, condition in _IN_USE.items()},
+    "SUSPENDED": f"{_VALID} AND {_SUSPENDED}",
+    "REFUNDING": "held",
+    "REFUNDED": "refunded AND NOT failed",
+    "CANCELLED": "cancelled AND NOT (refunded OR held OR failed)",
+    "FAILED": "failed",
+}
+# $1 tenant_id; which rows: by $2 and $3, and $5.
+_SPAN = "profile_id >= $2 AND profile_id < $3"
+_ICCID = f"{_SPAN} AND iccid = $5"
 _PROFILES = """
 WITH found AS MATERIALIZED (
     SELECT p.*, t.name FROM tenant t CROSS JOIN LATERAL (
-        SELECT tenant_id, profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, failed, refunded, held,
-            data_total_bytes, data_usage_bytes
-        FROM profile p WHERE p.tenant_id = t.tenant_id AND {where} AND recharges IS NULL
-            AND ($2::text IS NULL OR lifecycle_status = $2 OR $2 = 'FAILED' AND failed OR $2 = 'REFUNDED' AND refunded)
-            AND ($6::text IS NULL OR plan_use_status = $6)
-        ORDER BY profile_id {direction} LIMIT $5
+        SELECT tenant_id, profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, plan_use_end_at,
+            smdp_status, failed, refunded, held, suspended, data_total_bytes, data_usage_bytes
+        FROM profile p WHERE p.tenant_id = t.tenant_id AND {where} AND recharges IS NULL AND ({state})
+        ORDER BY profile_id {direction} LIMIT $4
     ) p
     WHERE $1::bigint IS NULL OR t.tenant_id = $1
-    ORDER BY profile_id {direction} LIMIT $5
+    ORDER BY profile_id {direction} LIMIT $4
 )
 SELECT f.tenant_id, f.profile_id, f.order_id, f.name AS dealer, i.package_code, i.supplier, f.iccid, f.lifecycle_status,
-    f.plan_use_status, f.failed, f.refunded, f.held, f.data_total_bytes, f.data_usage_bytes
+    f.plan_use_status, f.plan_use_end_at, f.smdp_status, f.failed, f.refunded, f.held, f.suspended, f.data_total_bytes,
+    f.data_usage_bytes
 FROM found f JOIN order_item i USING (tenant_id, order_id, line) ORDER BY f.profile_id {direction}
 """
 
 
-async def _fetch(connection: Connection, where: str, scan: ScanRange, *arguments: object) -> list[ProfileRow]:
-    sql = _PROFILES.format(where=where, direction=scan.direction)
+async def _fetch(
+    connection: Connection, where: str, scan: ScanRange, state: State | None, *arguments: object
+) -> list[ProfileRow]:
+    sql = _PROFILES.format(where=where, direction=scan.direction, state=_OF_STATE[state])
     return [ProfileRow(**row) for row in await connection.fetch(sql, scan.tenant_id, *arguments)]
 
 

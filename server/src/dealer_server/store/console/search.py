@@ -41,9 +41,12 @@ class ProfileFacts(NamedTuple):
 
     lifecycle_status: str
     plan_use_status: str
+    smdp_status: str | None
     failed: bool
     refunded: bool
     held: bool
+    data_total_bytes: int | None
+    data_usage_bytes: int
 
 
 class CallHit(NamedTuple):
@@ -113,7 +116,7 @@ async def order_facts(connection: Connection, keys: Sequence[tuple[int, int]]) -
 async def profile_facts(connection: Connection, keys: Sequence[tuple[int, int]]) -> dict[int, ProfileFacts]:
     """Of these (tenant_id, profile_id), by profileId."""
     rows = await connection.fetch(
-        "SELECT profile_id, lifecycle_status, plan_use_status, failed, refunded, held FROM profile"
+        f"SELECT profile_id, {', '.join(ProfileFacts._fields)} FROM profile"
         " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, profile_id) USING (tenant_id, profile_id)",
         *columns(keys, 2),
     )
