@@ -13,6 +13,8 @@ from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_F
 from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.refunds import refund_by_form
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.words import LANGUAGE_NAMES
+from dealer_server.operations.profiles.mail_install_page import mail_install_page
 from dealer_server.operations.recharges.offers import rechargeable
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
@@ -95,7 +97,36 @@ async def show_order(context: RequestContext) -> Html:
         remark=remark,
         refundable=money.text(_refundable(order, blocked), order.currency),
         moving=is_moving(context, order),
+        mails=context.parts.settings.mails != "none",
+        languages=LANGUAGE_NAMES,
+        links="\n".join(_pages(profiles[:PROFILES])) if permissions(context.user).secrets else "",
     )
+
+
+def _pages(views: Sequence[ProfileView]) -> list[str]:
+    """The addresses of the install pages of those that can be sent to a buyer."""
+    return [view.wire.install_page_url or "" for view in views if _can_be_sent(view)]
+
+
+def _can_be_sent(view: ProfileView) -> bool:
+    return view.profile.iccid is not None and not view.profile.cancelled
+
+
+@action("/console/orders/{order_no}/mail", DEALER_DEVELOPERS)
+async def mail_pages(context: RequestContext) -> Redirect:
+    """The install pages of all its eSIMs, by one mail each to the buyer."""
+    order = await load(context, _order_id(context))
+    here, mail = f"{ORDERS}/{order.order_no}", params.text(context.form, "mail") or ""
+    sent = [view for view in profile_views(context, order, refund.NOTHING) if _can_be_sent(view)][:PROFILES]
+    if not sent:
+        return Redirect(here, "No eSIM of this order has a page: nothing was sent", failed=True)
+    for view in sent:
+        named = context.tenant_id, order.order_id, view.profile.profile_id
+        await mail_install_page(
+            context.parts.database, *named, mail, context.form.get("language", ""), context.author, context.now
+        )
+    what = "The page of its eSIM is" if len(sent) == 1 else f"The pages of {len(sent)} eSIMs are"
+    return Redirect(here, f"{what} on the way to {mail}")
 
 
 @page("/console/orders/{order_no}/print", DEALER_DEVELOPERS, "dealer/print.html")
@@ -104,7 +135,7 @@ async def print_codes(context: RequestContext) -> Html:
     order = await load(context, _order_id(context))
     first = params.number(context.query, "first") or 0
     views = profile_views(context, order, refund.NOTHING)
-    ready = [view for view in views if view.profile.iccid and not view.profile.cancelled]
+    ready = [view for view in views if _can_be_sent(view)]
     return Html(
         order=order,
         profiles=ready[first : first + PRINTED],

@@ -1,7 +1,7 @@
 """A dealer's eSIMs: the list, one profile with its QR code, usage and SMS, cancelling and suspending it."""
 
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 from dealer_server.audit_context import Actor
 from dealer_server.console.dealer import recharges, search, timeline
@@ -14,16 +14,17 @@ from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
 from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
-from dealer_server.console.shared.timeline import on_its_page
+from dealer_server.console.shared.timeline import Event, on_its_page
+from dealer_server.console.shared.words import LANGUAGE_NAMES
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.profiles.mail_install_page import mail_install_page
 from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.read_sms import read_sms
 from dealer_server.rules.esim import qr
-from dealer_server.rules.install.languages import LANGUAGES, Language
 from dealer_server.rules.install.stage import begin_by
+from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
-from dealer_server.rules.orders.model import STOCK, Order
+from dealer_server.rules.orders.model import STOCK, Item, Order
 from dealer_server.rules.refusal import SmsTooSoon
 from dealer_server.store.console import dealer
 from dealer_server.store.console.profiles import ProfileFilter
@@ -33,15 +34,6 @@ from esim_dealer.wire import calls
 
 LATEST_SMS = 10
 LATEST_MAILS = 5
-LANGUAGE_NAMES: Mapping[Language, str] = {
-    "en": "English",
-    "es": "Español",
-    "de": "Deutsch",
-    "fr": "Français",
-    "zh": "中文",
-    "ja": "日本語",
-}
-assert tuple(LANGUAGE_NAMES) == LANGUAGES, "every language of the install page has a name"
 
 
 @page(PROFILES, DEALERS, "dealer/profiles.html", MenuEntry("eSIMs", "device-mobile", 30), listing=True)
@@ -101,9 +93,16 @@ async def show_profile(context: RequestContext) -> Html:
         mailed=mailed,
         mails=parts.settings.mails != "none",
         languages=LANGUAGE_NAMES,
-        events=on_its_page(timeline.events(history), view.profile.profile_id),
+        events=on_its_page([_bought(order, item), *timeline.events(history)], view.profile.profile_id),
         language=params.one_of(context.query, "lang", tuple(LANGUAGE_NAMES)) or "en",
     )
+
+
+def _bought(order: Order, item: Item) -> Event:
+    """The first that happened to it."""
+    price = money.shown(item.price * item.period_num, order.currency)
+    return Event(identity.created_at(order.order_id), "shopping-cart", f"Bought for {price}",
+                 facts=[("order", order.order_no)])  # fmt: skip
 
 
 @download("/console/profiles/{profile_id}/qr.svg", DEALER_DEVELOPERS)

@@ -63,7 +63,7 @@ async def load(connection: Connection, order: Order) -> History:
 
 
 async def load_esim(connection: Connection, order: Order, profile_id: int) -> History:
-    """Without what is of the order as a whole: payments and webhooks."""
+    """Without what is of the order as a whole, payments and webhooks."""
     return (await _of_esims(connection, order, range(profile_id, profile_id + 1)))._replace(
         refunds=await console_dealer.refunds(connection, order.tenant_id, order.order_id, REFUNDS, profile_id)
     )

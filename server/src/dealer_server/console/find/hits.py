@@ -26,8 +26,8 @@ MOST = 8
 
 
 class Hit(NamedTuple):
-    """A link. `why`: what matched, "" where the title shows it. `state`, `amount` and its `currency` where there are
-    any."""
+    """A link. `why`: what matched, "" where the title shows it. `packages`, which are its name before its title,
+    `state`, `amount` and its `currency` where there are any."""
 
     href: str
     title: str
@@ -37,6 +37,7 @@ class Hit(NamedTuple):
     state: State | None = None
     amount: int | None = None
     currency: str = ""
+    packages: tuple[tuple[str, int], ...] = ()
 
 
 class Group(NamedTuple):
@@ -158,7 +159,7 @@ def _order(order_id: int, facts: Mapping[int, OrderFacts], about: str, why: str)
     if found is None:
         return hit
     state = words.order_state(found.order_status, found.delivery_status)
-    return hit._replace(state=state, amount=found.amount, currency=found.currency)
+    return hit._replace(state=state, amount=found.amount, currency=found.currency, packages=found.lines)
 
 
 def _shown(hit: TextHit, asked: Query) -> str:
@@ -188,9 +189,11 @@ async def _profiles(connection: Connection, tenant_id: int | None, asked: Query)
             _of(tenant_id, one.dealer, f"order {identity.order_no(one.order_id)}"),
             why,
             code=True,
-            state=words.esim_state(facts[one.profile_id]) if one.profile_id in facts else None,
+            state=words.esim_state(facts[one.profile_id]),
+            packages=((facts[one.profile_id].package_code, 1),),
         )
         for one, why in found.values()
+        if one.profile_id in facts
     ]
 
 
@@ -215,10 +218,9 @@ async def _packages(connection: Connection, asked: Query) -> Part:
     told = [
         Hit(
             f"/console/packages/{one.package_code}",
-            one.package_code,
             one.package_name,
+            one.package_code,
             "package code" if asked.text.lower() in one.package_code.lower() else "package name",
-            code=True,
             state=_sale(one.status),
             amount=one.price,
             currency=one.currency,
@@ -237,10 +239,9 @@ async def _offers(connection: Connection, context: RequestContext, asked: Query)
     told = [
         Hit(
             f"/console/catalogue/{one.package.package_code}",
-            one.package.package_code,
             one.package.package_name,
+            one.package.package_code,
             "package",
-            code=True,
             amount=one.price,
             currency=one.package.currency,
         )

@@ -115,6 +115,7 @@ async def _profile(context: RequestContext, code: Code | None = None, sms: Seque
         profile=view.profile,
         code=code,
         apn=package.apn if package else "",
+        name=package.package_name if package else "",
         plans=await plans_of(context, owner.tenant_id, profile_id),
         sms=view.sms if sms is None else sms,
         texts=sms is not None,

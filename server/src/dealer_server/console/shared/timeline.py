@@ -6,9 +6,10 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from dealer_server.console.shared import words
+from dealer_server.rules.lifecycle.use import used_percent
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
-from dealer_server.rules.orders.model import STOCK, AppliedPlan, Order
+from dealer_server.rules.orders.model import STOCK, Order, Profile
 from dealer_server.store.console.orders import ProfileTimes
 from dealer_server.store.console.recharges import RechargeTimes
 from dealer_server.store.webhooks.log import Attempt
@@ -109,17 +110,26 @@ def failure_title(order: Order, line: int, supplier: str) -> str:
     return f"{subject} failed{f' at {supplier}' if supplier else ''}"
 
 
+_SMDP_TITLES = {
+    "DOWNLOAD": "a phone downloads it",
+    "INSTALLATION": "installed",
+    "ENABLED": "turned on in the phone",
+    "DISABLED": "turned off in the phone",
+    "DELETED": "deleted from the phone",
+}
+_SAID_BY_ITS_PLAN = ("GOT_RESOURCE", "IN_USE", "USED_UP", "USED_EXPIRED", "UNUSED_EXPIRED")
+
+
 def profile_events(order: Order, profiles: Sequence[ProfileTimes], *, suppliers: bool = True) -> Iterator[Event]:
-    """What happened to eSIMs of the order. `suppliers`: theirs are named."""
-    plans = {profile.profile_id: profile.plans for profile in order.profiles}
+    """What happened to eSIMs of the order. `suppliers`: theirs are named, and their words are as they came."""
+    esims = {profile.profile_id: profile for profile in order.profiles}
     steps = sorted(
         _Step(at.replace(microsecond=0), symbol, title, at, profile.profile_id)
         for profile in profiles
         for at, symbol, title in (
             (profile.delivered_at, "qrcode", _delivered(profile.supplier) if suppliers else "delivered"),
-            (profile.smdp_at, "download", f"SM-DP+ status: {words.text(profile.smdp_status or 'unknown')}"),
-            (profile.esim_at, "device-mobile", f"device status: {words.text(profile.esim_status or 'unknown')}"),
-            *_plan_steps(profile, plans.get(profile.profile_id, ())),
+            *_word_steps(profile, raw=suppliers),
+            *_plan_steps(profile, esims.get(profile.profile_id)),
         )
         if at is not None
     )
@@ -131,21 +141,33 @@ def profile_events(order: Order, profiles: Sequence[ProfileTimes], *, suppliers:
         yield Event(together[0].at, symbol, f"{subject}: {title}", facts=facts)
 
 
+def _word_steps(profile: ProfileTimes, *, raw: bool) -> Iterator[tuple[datetime | None, str, str]]:
+    """When its supplier's words became what they are. Not `raw`: as people say them, without what its plan says."""
+    smdp, esim = profile.smdp_status or "unknown", profile.esim_status or "unknown"
+    title = f"SM-DP+ status: {words.text(smdp)}"
+    yield profile.smdp_at, "download", title if raw else _SMDP_TITLES.get(smdp, title)
+    if raw or esim not in _SAID_BY_ITS_PLAN:
+        yield profile.esim_at, "device-mobile", f"device status: {words.text(esim)}"
+
+
 def _delivered(supplier: str) -> str:
     return "delivered from stock" if supplier == STOCK else f"delivered by {supplier}"
 
 
-def _plan_steps(profile: ProfileTimes, plans: Sequence[AppliedPlan]) -> Iterator[tuple[datetime | None, str, str]]:
-    """When its plans started and ended: also those before the one in use. `plans`: none of one never recharged."""
+def _plan_steps(times: ProfileTimes, esim: Profile | None) -> Iterator[tuple[datetime | None, str, str]]:
+    """When its plans started and ended: also those before the one in use. Time ends a plan without a word."""
+    plans = () if esim is None else esim.plans
     if not plans:
-        yield profile.started_at, "player-play", "plan started"
+        yield times.started_at, "player-play", "plan started"
     begun = [plan for plan in plans if plan.begun_at is not None]
     for plan in begun:
         if plan.mode != "ADD":
             yield plan.begun_at, "player-play", f"plan {plan.plan_no} started"
     for before, plan in pairwise(begun):
         yield plan.ended_before, "flag", f"plan {before.plan_no} {'used up' if plan.mode == 'ADD' else 'ended'}"
-    yield profile.ended_at, "flag", "plan ended"
+    if esim is not None and esim.plan_use_status == "ENDED":
+        used_up = used_percent(esim) >= 100
+        yield times.ended_at or esim.plan_use_end_at, "flag", f"plan ended{', all data used' if used_up else ''}"
 
 
 def on_its_page(events: Iterable[Event], profile_id: int) -> list[Event]:

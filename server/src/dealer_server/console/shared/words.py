@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from dealer_server.rules.install.languages import LANGUAGES, Language
 from dealer_server.rules.lifecycle.use import Esim, use
 from esim_dealer.wire.vocabulary import ChangeHint
 
@@ -98,6 +99,16 @@ _TONES = {
     "bad": "FAILED FAILING REJECTED GIVEN_UP DEAD DOWN REFUSED ERROR EXHAUSTED BROKEN",
     "done": "NOT_INSTALLED USED_UP REFUNDED CANCELLED ENDED SUPERSEDED SKIPPED OFF OFF_SALE NOT_SET NOT_STARTED",
 }
+LANGUAGE_NAMES: Mapping[Language, str] = {
+    "en": "English",
+    "es": "Español",
+    "de": "Deutsch",
+    "fr": "Français",
+    "zh": "中文",
+    "ja": "日本語",
+}
+"""Of the install page."""
+assert tuple(LANGUAGE_NAMES) == LANGUAGES, "every language of the install page has a name"
 _is_word = re.compile(r"[A-Z][A-Z_]+").fullmatch
 _TONE = {word: tone for tone, words in _TONES.items() for word in words.split()}
 

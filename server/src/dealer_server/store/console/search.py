@@ -28,17 +28,19 @@ class ProfileHit(NamedTuple):
 
 
 class OrderFacts(NamedTuple):
-    """What is told of an order that was found."""
+    """What is told of an order that was found. `lines`: packageCodes and quantities."""
 
     amount: int
     currency: str
     order_status: str
     delivery_status: str
+    lines: tuple[tuple[str, int], ...]
 
 
 class ProfileFacts(NamedTuple):
-    """What the state of an eSIM that was found is made of."""
+    """What the state of an eSIM that was found is made of, and its package."""
 
+    package_code: str
     lifecycle_status: str
     plan_use_status: str
     smdp_status: str | None
@@ -103,12 +105,22 @@ async def orders(
 async def order_facts(connection: Connection, keys: Sequence[tuple[int, int]]) -> dict[int, OrderFacts]:
     """Of these (tenant_id, order_id), by orderId."""
     rows = await connection.fetch(
-        "SELECT order_id, amount, currency, order_status, delivery_status FROM orders"
-        " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id) USING (tenant_id, order_id)",
+        "SELECT o.order_id, o.amount, o.currency, o.order_status, o.delivery_status,"
+        " array_agg(i.package_code ORDER BY i.line) AS packages,"
+        " array_agg(i.quantity::int ORDER BY i.line) AS quantities"
+        " FROM orders o JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id) USING (tenant_id, order_id)"
+        " JOIN order_item i USING (tenant_id, order_id) GROUP BY o.tenant_id, o.order_id, o.amount, o.currency,"
+        " o.order_status, o.delivery_status",
         *columns(keys, 2),
     )
     return {
-        row["order_id"]: OrderFacts(row["amount"], row["currency"], row["order_status"], row["delivery_status"])
+        row["order_id"]: OrderFacts(
+            row["amount"],
+            row["currency"],
+            row["order_status"],
+            row["delivery_status"],
+            tuple(zip(row["packages"], row["quantities"], strict=True)),
+        )
         for row in rows
     }
 
@@ -117,7 +129,8 @@ async def profile_facts(connection: Connection, keys: Sequence[tuple[int, int]])
     """Of these (tenant_id, profile_id), by profileId."""
     rows = await connection.fetch(
         f"SELECT profile_id, {', '.join(ProfileFacts._fields)} FROM profile"
-        " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, profile_id) USING (tenant_id, profile_id)",
+        " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, profile_id) USING (tenant_id, profile_id)"
+        " JOIN order_item USING (tenant_id, order_id, line)",
         *columns(keys, 2),
     )
     return {row["profile_id"]: ProfileFacts(**{name: row[name] for name in ProfileFacts._fields}) for row in rows}
