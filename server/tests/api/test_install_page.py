@@ -211,7 +211,8 @@ async def test_the_button_is_that_of_the_device(dealer: ApiClient):
     old = html.unescape(await page_of(dealer, order, User_Agent=OLD_IPHONE))
     assert words("note_ios_old") in old and words("note_ios") not in old
     computer = html.unescape(await page_of(dealer, order, User_Agent="curl/8.5"))
-    assert links["ios"] in computer and links["android"] in computer and '<details class="card" open>' in computer
+    assert links["ios"] in computer and links["android"] in computer
+    assert computer.index("<h2>Install</h2>") < computer.index(words("before")), "the QR code is what to scan"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -106,6 +106,28 @@ async def test_the_page_goes_out_in_the_dealers_brand_and_the_address_is_forgott
     assert json.loads(act.detail)["profileId"] == int(profile["profileId"])
 
 
+async def test_all_esims_of_an_order_are_sent_at_once(service: Service, dealer: ApiClient):
+    """Those that can be installed; one mail each."""
+    order = await bought(dealer, quantity=3)
+    first, *others = profiles(order)
+    await dealer.post("/esim/profile/cancel", {"iccid": first["iccid"]})
+    path = f"/console/orders/{order['orderNo']}"
+    async with signed_in(service, "developer", dealer.tenant_id) as one:
+        text = (await one.get(path)).text
+        assert "Send all" in text and all(esim["installPageUrl"] in text for esim in others)
+        assert "must be one plain address" in await asked(one, path, "nobody")
+        assert await kept(service) == []
+        assert await asked(one, path) == f"The pages of 2 eSIMs are on the way to {BUYER}"
+        assert await kept(service) == [(BUYER, "READY", None)] * 2
+        acts = await acts_of(service, dealer, "profile.mail")
+        assert sorted(json.loads(act.detail)["profileId"] for act in acts) == [
+            int(esim["profileId"]) for esim in others
+        ]
+    async with signed_in(service, "finance", dealer.tenant_id) as clerk:
+        assert "Send all" not in (await clerk.get(path)).text
+        assert (await clerk.post(f"{path}/mail", {"mail": BUYER, "language": "en"})).status_code == 403
+
+
 async def test_a_form_that_is_sent_twice_mails_once(service: Service, page: tuple[Browser, dict[str, Any], str]):
     one, _, path = page
     fields = {"csrf": await one.csrf(), "once": await _nonce(one, path), "mail": BUYER, "language": "en"}

@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from dealer_server.console.shared import words
 from dealer_server.rules.esim import qr
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import profiles, regions
@@ -19,7 +20,7 @@ from dealer_server.store.console.profiles import ProfileFilter
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import acts, does, fill, see
-from support.money.refunds import bought, query, settled
+from support.money.refunds import bought, query, refund, settled
 from support.money.refunds import profiles as profiles_of
 from support.patience import PATIENCE
 from support.store_fixture import stock_csv
@@ -56,10 +57,38 @@ async def test_the_list_is_of_all_dealers_and_keeps_to_its_filters(
     assert first.index(lost["profileId"]) < first.index(theirs["profileId"]) < first.index(ours["profileId"])
     assert await listed(admin, f"dealer={stranger.tenant_id}") == [theirs["profileId"]]
     assert await listed(admin, f"dealer={dealer.tenant_id}&state=FAILED") == [lost["profileId"]]
-    assert await listed(admin, f"dealer={dealer.tenant_id}&state=DELIVERED") == [ours["profileId"]]
+    assert await listed(admin, f"dealer={dealer.tenant_id}&state=NOT_INSTALLED") == [ours["profileId"]]
     assert await listed(admin, f"iccid={theirs['iccid']}") == [theirs["profileId"]]
     assert await listed(admin, f"iccid={theirs['iccid']}&dealer={dealer.tenant_id}") == []
     assert "No eSIMs match" in await see(admin, "/console/profiles?iccid=%00'nothing")
+
+
+async def test_each_state_lists_the_esims_that_show_it(service: Service, dealer: ApiClient, admin: Browser):
+    """Together they list every eSIM, and each one once."""
+    made = [await one_bought(dealer) for _ in range(6)]
+    steps = (("DOWNLOAD",), ("ENABLE",), ("START", "USE"), ("START",), ("START",), ("START",))
+    for profile, done in zip(made[1:], steps, strict=False):
+        for step in done:
+            await dealer.post("/test/profile/advance", {"iccid": profile["iccid"], "step": step})
+    for profile, used in ((made[4], 10), (made[5], 90)):
+        call = {"iccid": profile["iccid"], "step": "USE", "dataUsageBytes": 2**30 * used // 100}
+        assert (await dealer.post("/test/profile/advance", call)).code == "000000"
+    failed = (await dealer.order("TEST-FAIL")).data
+    await dealer.delivered(failed["orderNo"])
+    await refund(dealer, await bought(dealer))
+    seen: dict[str, str] = {}
+    for state in profiles.STATES:
+        async with service.database.connection() as connection:
+            found = await profiles.list_profiles(connection, ProfileFilter(int(dealer.tenant_id), state), None, 50)
+        for row in found.rows:
+            assert str(row.profile_id) not in seen, (state, seen)
+            seen[str(row.profile_id)] = words.esim_state(row, suspended=row.shows_suspended).text
+            told = words.text(state)
+            assert seen[str(row.profile_id)] in (told, f"{told}, refunded"), (state, row)
+    assert sorted(seen) == sorted(await listed(admin, f"dealer={dealer.tenant_id}"))
+    assert [seen[one["profileId"]] for one in made] == [
+        *("Not installed", "Installed", "Installed", "Used up", "In use", "Nearly used")
+    ]
 
 
 async def test_pages_of_all_dealers_lose_no_profile_and_show_none_twice(
@@ -138,9 +167,9 @@ async def test_a_profiles_page_tells_its_state_its_life_and_where_it_belongs(dea
         assert reply.code == "000000", reply
     page = f"/console/profiles/{profile['profileId']}"
     told = await see(admin, page)
-    for words in (profile["iccid"], profile["orderNo"], str(dealer.tenant_id), "simulated", "In use", "Started",
+    for each in (profile["iccid"], profile["orderNo"], str(dealer.tenant_id), "simulated", "In use", "Started",
                   "512 MB of 1 GB", "Delivered by simulated", "Plan started", "Device status: In use"):  # fmt: skip
-        assert words in told, words
+        assert each in told, each
     text = (await admin.get(page)).text
     assert 'value="50.0"' in text and f'href="/console/orders/{profile["orderNo"]}"' in text
     assert page in (await admin.get(f"/console/orders/{profile['orderNo']}")).text
@@ -405,4 +434,4 @@ async def test_a_delivery_from_stock_stands_in_every_history(service: Service, d
         for path in paths:
             assert "elivered from stock" in await see(admin, path)
             page = await see(clerk, path)
-            assert re.search("(eSIM [0-9]+: d|History D)elivered", page)
+            assert re.search("(eSIM [0-9]+: d|D261?[0-9]+ D)elivered", page)

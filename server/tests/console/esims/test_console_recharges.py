@@ -27,6 +27,7 @@ from support.supplier_setup import Source, fresh, set_up
 pytestmark = pytest.mark.usefixtures("exact")
 
 GB = 2**30
+TOPUP = "TEST-TOPUP-OK adds 1 GB and 7 days"
 SETTINGS = {"baseUrl": "http://127.0.0.1:9", "accessCode": "ours", "secretKey": "hush hush"}
 
 
@@ -94,7 +95,7 @@ async def test_an_esim_is_recharged_by_a_form_and_its_page_shows_the_plan(
     await settled(dealer, order_no)
     assert await balance(dealer) == "997.00"
     page = await see(clerk, page_of(order))
-    assert f"2 TEST-TOPUP-OK Recharge {order_no} Queued 0 of 1 GB" in page
+    assert f"2 {TOPUP} Recharge {order_no} Queued 0 of 1 GB" in page
     assert "0 of 2 GB" in page, "of the eSIM as a whole"
     [act] = await bought_by_people(service, dealer)
     assert act.author == f"console:{clerk.name}"
@@ -117,7 +118,7 @@ async def test_the_order_of_a_recharge_shows_what_it_recharges(dealer: ApiClient
     assert f'href="{page_of(order)}"' in (await clerk.get(path)).text
     assert "Refund order" not in page and "Print QR codes" not in page
     listed = await see(clerk, "/console/orders")
-    assert re.search(rf"{order_no} \S+ TEST-TOPUP-OK Recharge ", listed), listed
+    assert f"{TOPUP} {order_no} Recharge " in listed, listed
     assert listed.count(" Recharge ") == 1
     assert order_no in await see(clerk, "/console/wallet")
     found = await clerk.get(f"/console/orders?q={order_no}")
@@ -333,8 +334,8 @@ async def test_an_operator_sees_plans_and_what_happened_to_them(dealer: ApiClien
     await settled(dealer, bad, "REFUNDED")
     page = await see(admin, page_of(order))
     assert (
-        f"2 TEST-TOPUP-OK Recharge {good} Queued" in page
-        and f"3 TEST-TOPUP-FAIL Recharge {bad} Failed, refunded" in page
+        f"2 {TOPUP} Recharge {good} Queued" in page
+        and f"3 {TOPUP.replace('OK', 'FAIL')} Recharge {bad} Failed, refunded" in page
     )
     for told in ("Recharge paid, 1.20 USD Paid", "Recharge applied Delivered", "Recharge failed Failed"):
         assert told in page, told
@@ -374,7 +375,7 @@ async def test_lists_of_orders_say_which_are_recharges(dealer: ApiClient, clerk:
     order_no = (await recharged(clerk, order)).rpartition(" ")[2]
     await settled(dealer, order_no)
     page = await see(admin, f"/console/orders?dealer={dealer.tenant_id}")
-    assert "TEST-TOPUP-OK Recharge" in page and "TEST-OK Recharge" not in page
+    assert f"{TOPUP} {order_no} Recharge" in page and f"{order['orderNo']} Recharge" not in page
     answered = await admin.get(f"/console/orders.csv?dealer={dealer.tenant_id}")
     rows = {row["orderNo"]: row["orderType"] for row in csv.DictReader(io.StringIO(answered.text))}
     assert rows == {order_no: "TOPUP", order["orderNo"]: "BASE"}

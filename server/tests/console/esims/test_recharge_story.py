@@ -94,7 +94,7 @@ async def test_an_esim_is_used_up_recharged_and_used_again(
 
     await moves("USE", GB + GB * 8 // 10)  # nine tenths of both plans: a mark, so that it is told at once
     await told(receiver, order_no, "USAGE_UPDATED")
-    await shows("Ended", "819.2 MB of 1 GB")
+    await shows("Ended", "819 MB of 1 GB")
     await moves("USE")
     await told(receiver, order_no, "PLAN_USE_ENDED", "USAGE_UPDATED")
     await shows("Ended", "Ended")

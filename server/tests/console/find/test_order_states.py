@@ -45,6 +45,9 @@ class Esim(NamedTuple):
     held: bool = False
     lifecycle_status: str = "DELIVERED"
     plan_use_status: str = "NOT_STARTED"
+    smdp_status: str | None = "RELEASED"
+    data_total_bytes: int | None = 100
+    data_usage_bytes: int = 0
 
 
 class Item(NamedTuple):
@@ -70,6 +73,31 @@ def test_an_item_says_what_its_order_and_its_esims_say(item: Item, text: str) ->
     """Not "Being activated" where one of its delivered eSIMs is in use."""
     state = words.item_state(item)
     assert (state.text, state.raw) == (text, f"itemStatus {item.item_status}")
+
+
+ESIMS = {
+    Esim(lifecycle_status="PENDING"): ("Waiting", "busy"),
+    Esim(): ("Not installed", "done"),
+    Esim(smdp_status="INSTALLATION"): ("Installed", "busy"),
+    Esim(plan_use_status="STARTED", data_usage_bytes=79): ("In use", "good"),
+    Esim(plan_use_status="STARTED", data_usage_bytes=80): ("Nearly used", "warning"),
+    Esim(plan_use_status="STARTED", data_usage_bytes=80, data_total_bytes=None): ("In use", "good"),
+    Esim(plan_use_status="STARTED", data_usage_bytes=100): ("Used up", "done"),
+    Esim(plan_use_status="ENDED", data_usage_bytes=101): ("Used up", "done"),
+    Esim(plan_use_status="ENDED", data_usage_bytes=99): ("Ended", "done"),
+    Esim(plan_use_status="ENDED", data_total_bytes=None): ("Ended", "done"),
+    Esim(lifecycle_status="CANCELLED", plan_use_status="STARTED"): ("Cancelled", "done"),
+    Esim(failed=True, lifecycle_status="PENDING"): ("Failed", "bad"),
+    Esim(failed=True, refunded=True, lifecycle_status="CANCELLED"): ("Failed, refunded", "lost"),
+    Esim(refunded=True, lifecycle_status="CANCELLED"): ("Refunded", "done"),
+    Esim(held=True): ("Being refunded", "busy"),
+}
+
+
+@pytest.mark.parametrize(("esim", "shown"), ESIMS.items())
+def test_an_esim_says_how_far_it_is(esim: Esim, shown: tuple[str, str]) -> None:
+    state = words.esim_state(esim)
+    assert (state.text, state.tone) == shown
 
 
 async def test_lists_and_pages_of_both_sides_show_it_once(service: Service, dealer: ApiClient, admin: Browser) -> None:

@@ -1,4 +1,4 @@
-"""What does a search text find? Groups of links, each saying why it matched where its title does not show it."""
+"""What does a search text find? Groups of links, each saying why it matched where it does not show it."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ MOST = 8
 
 
 class Hit(NamedTuple):
-    """A link. `why`: what matched, "" where the title shows it. `packages`, which are its name before its title,
+    """A link. `why`: what matched, "" where the link shows it. `packages`, which are its name before its title,
     `state`, `amount` and its `currency` where there are any."""
 
     href: str
@@ -132,10 +132,14 @@ def _groups(asked: Query, *parts: tuple[str, Part], more_orders: bool = False) -
 
 def _group(name: str, part: Part, text: str, *, uncounted: bool) -> Group:
     hits = [*dict.fromkeys(part.hits)]
-    told = [hit._replace(why="") if text.lower() in hit.title.lower() else hit for hit in hits[:MOST]]
+    told = [hit._replace(why="") if _shows(hit, text) else hit for hit in hits[:MOST]]
     more = uncounted or len(hits) > MOST
     total = f"{part.total:,}" if part.total is not None else f"{len(told)}{'+' if more else ''}"
     return Group(name, told, total, params.address(part.path, {"q": text}) if part.path and more else "")
+
+
+def _shows(hit: Hit, text: str) -> bool:
+    return text.lower() in f"{hit.title} {hit.about}".lower()
 
 
 async def _orders(connection: Connection, tenant_id: int | None, asked: Query) -> list[Hit]:
