@@ -9,8 +9,9 @@ import httpx2
 import msgspec
 import pytest
 
-from dealer_server.dev import catalogue, history
+from dealer_server.dev import catalogue, history, lives
 from dealer_server.dev.run import Demo
+from dealer_server.rules.lifecycle.use import USES, use
 from dealer_server.rules.orders import identity
 from support.api_client import ApiClient
 from support.databases import postgres_folder
@@ -45,6 +46,22 @@ def test_orders_fill_the_days_before_now_and_no_two_profiles_have_the_same_id():
 def test_every_folder_begins_with_the_same_business():
     first, again = (history.sold(history.DEMO, PACKAGES, 5, NOW) for _ in range(2))
     assert first == again != history.sold(history.OTHERS[0], PACKAGES, 5, NOW)
+
+
+def test_esims_live_as_their_orders_ids_tell_and_in_every_way_there_is():
+    sold = history.sold(history.DEMO, PACKAGES, 30, NOW)
+    first, again = ([lives.lived(one, number, NOW) for number, one in enumerate(sold, 1)] for _ in range(2))
+    assert [(one.lives, one.events, one.reported) for one in first] == [
+        (one.lives, one.events, one.reported) for one in again
+    ]
+    orders = [one.order for one in first]
+    uses = {use(esim) for order in orders for esim in order.profiles if not esim.cancelled}
+    assert uses == set(USES) - {"PENDING"}
+    assert {order.delivery_status for order in orders} == {"DELIVERED", "FAILED"}
+    for one in first:
+        assert [version for _, version, _ in one.told] == sorted(version for _, version, _ in one.told)
+        assert one.told[-1][1] == one.order.version and one.order.updated_at <= NOW
+        assert one.order.refund_amount == (one.order.amount if one.refund else 0)
 
 
 async def test_dev_begins_with_it_and_goes_on_from_there(folder: Path):
