@@ -85,7 +85,14 @@ async def test_a_file_is_dropped_on_its_field(chromium: Chromium, boss: Browser,
 async def test_one_esim_by_hand(service: Service, dealer: ApiClient, phone: Page):
     await phone.goto(f"{service.url}/console/catalogue?q=TEST-OK")
     await phone.locator("#main tbody a").first.tap()
-    await phone.get_by_label("Quantity").fill("2")
+    total, short = phone.locator("[data-sum-total]"), phone.get_by_text("short of this")
+    await phone.get_by_label("Quantity").fill("100")
+    await expect(total).to_have_text("180.00")
+    await expect(short).to_be_hidden()
+    await phone.get_by_label("Quantity").fill("1")
+    await phone.get_by_role("button", name="One more").tap()
+    await expect(total).to_have_text("3.60")
+    await expect(phone.locator("[data-sum-after]")).to_have_text("996.40")
     assert await barriers(phone) == []
     await phone.get_by_role("button", name="Buy").tap()
     await expect(phone.locator("#main")).to_contain_text("996.40 USD")

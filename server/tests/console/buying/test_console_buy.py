@@ -13,6 +13,7 @@ from support.api_client import ApiClient, Service
 from support.browser import Browser, said, signed_in
 from support.console.buying import acts_of, asked, balance, buy, form, order_count
 from support.console.operator_pages import see, text_of
+from support.reports import folded
 
 pytestmark = pytest.mark.usefixtures("exact")
 
@@ -25,7 +26,7 @@ async def clerk(service: Service, dealer: ApiClient) -> AsyncIterator[Browser]:
 
 def count(page: str) -> int:
     """How many packages the filters find."""
-    found = re.search(r"([0-9,]+) packages?$", page.partition(" Previous ")[0].strip())
+    found = re.search(r"([0-9,]+) packages? in [0-9,]+ place", page)
     assert found, page
     return int(found[1].replace(",", ""))
 
@@ -51,14 +52,77 @@ async def test_the_catalogue_tells_what_a_gigabyte_costs(
 ):
     await service.change(dealer.tenant_id, prices={"FR-3GB-30D": price})
     page = await see(clerk, "/console/catalogue?q=FR-3GB-30D")
-    assert f"FR-3GB-30D 30 days {per_gb} USD {price} USD Buy" in page, page
+    assert f"FR-3GB-30D 30 days {per_gb} {price} USD Buy" in page and "Per GB, USD" in page, page
 
 
 async def test_the_catalogue_names_each_place_once_above_its_packages(clerk: Browser):
     by_place = (await clerk.get("/console/catalogue?q=FR-")).text
-    assert by_place.count('scope="rowgroup"') == 1 and by_place.count(">Buy<") > 5
+    assert by_place.count('<details class="place" open>') == 1 and by_place.count(">Buy<") > 5
     by_price = (await clerk.get("/console/catalogue?q=FR-&sort=price")).text
-    assert 'scope="rowgroup"' not in by_price and "France · " in by_price
+    assert '<details class="place"' not in by_price and "France · " in by_price
+
+
+async def test_places_are_closed_where_there_are_many_and_the_one_asked_for_is_open_and_first(clerk: Browser):
+    everywhere = (await clerk.get("/console/catalogue")).text
+    assert '<details class="place">' in everywhere and '<details class="place" open>' not in everywhere
+    france = (await clerk.get("/console/catalogue?place=FR")).text
+    first, _, others = france.partition('<details class="place" open>')[2].partition("</summary>")
+    assert "France" in first and '<details class="place">' in others and '<details class="place" open>' not in others
+
+
+async def test_parts_of_the_world_are_tabs_and_keep_the_filters(clerk: Browser):
+    page = (await clerk.get("/console/catalogue?kind=DAILY")).text
+    tabs = {
+        name: (html.unescape(href), int(listed.replace(",", "")))
+        for href, name, listed in re.findall(
+            r'<a class="nav-link[^"]*" href="([^"]+)"[^>]*>([\w ]+) <span class="tab-count">([0-9,]+)<', page
+        )
+    }
+    assert {"All", "Asia", "Europe"} <= set(tabs) and "kind=DAILY" in tabs["Asia"][0]
+    assert sum(listed for _, listed in tabs.values()) == 2 * tabs["All"][1]
+    asia = await see(clerk, tabs["Asia"][0])
+    assert count(asia) == tabs["Asia"][1] and "Japan" in asia and "France" not in asia.partition("Highest price")[2]
+
+
+async def test_what_is_often_bought_stands_on_top(service: Service, dealer: ApiClient, clerk: Browser):
+    assert "Often bought" not in await see(clerk, "/console/catalogue")
+    await dealer.delivered((await dealer.order()).data["orderNo"])
+    await folded(service.database)
+    assert "Often bought in 30 days" in (page := await see(clerk, "/console/catalogue")), page
+    assert "Often bought" not in await see(clerk, "/console/catalogue?kind=DAILY")
+
+
+async def test_a_package_shows_what_else_there_is_for_its_place(clerk: Browser):
+    page = (await clerk.get("/console/catalogue/FR-3GB-30D")).text
+    plans = page.partition('id="plans"')[2]
+    assert '<span aria-current="page">3 GB</span>' in plans and plans.count("<tr data-href=") == 11
+    assert "Per GB, USD" in plans and "FR-5GB-30D" in plans and "All 20" in plans
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("quantity=2", "Total 3.60 USD Available balance 1,000.00 USD Balance after 996.40 USD"),
+        ("quantity=0", "Total 1.80 USD"),
+        ("quantity=9999", "Total 180.00 USD"),
+    ],
+)
+async def test_the_page_of_a_package_adds_up_what_is_asked_for(clerk: Browser, asked: str, told: str):
+    assert told in (page := await see(clerk, f"/console/catalogue/TEST-OK?{asked}")), page
+
+
+async def test_too_low_a_balance_is_told_before_buying(service: Service):
+    async with (
+        service.client(await service.tenant(balance="2")) as poor,
+        signed_in(service, "finance", poor.tenant_id) as clerk,
+    ):
+        page = (await clerk.get("/console/catalogue/TEST-OK?quantity=2")).text
+        assert "Your balance is 1.60 USD short of this." in text_of(page)
+        assert re.search(r"<button [^>]*data-when-covered hidden>", page), "nothing to press"
+        page = (await clerk.get("/console/catalogue/TEST-OK")).text
+        assert re.search(r"<button [^>]*data-when-covered>", page)
+        await service.change(poor.tenant_id, frozen=True)
+        assert "Your wallet is frozen" in await see(clerk, "/console/catalogue/TEST-OK")
 
 
 async def test_the_catalogue_filters_by_place_kind_data_days_and_price(clerk: Browser):
@@ -69,7 +133,10 @@ async def test_the_catalogue_filters_by_place_kind_data_days_and_price(clerk: Br
     everything = count(await see(clerk, "/console/catalogue"))
     cheap = await see(clerk, "/console/catalogue?price=2.00&data=1&days=7")
     assert 0 < count(cheap) < everything
-    assert all(float(price) <= 2 for price in re.findall(r" ([0-9.]+) USD", cheap.partition("Your price")[2]))
+    assert all(
+        float(price) <= 2
+        for price in re.findall(r" ([0-9.]+) USD", cheap.partition("Your price")[2].partition(" from ")[2])
+    )
 
 
 @pytest.mark.parametrize("query", ["price=abc", "data=-1", "days=x", "before=99999999", "place=<x>", "sort=none"])

@@ -1,4 +1,4 @@
-// What forms do beyond being sent: units in step with a choice, and a preview of the install page as its brand is typed.
+// What forms do beyond being sent: units in step with a choice, the sum of an order, and a preview of the install page as its brand is typed.
 (() => {
   "use strict";
   const all = (selector, inside = document) => inside.querySelectorAll(selector);
@@ -9,6 +9,30 @@
   };
   tellUnits();
   document.addEventListener("change", tellUnits);
+
+  // What so many cost, against the balance: as console/dealer/buying/package.py adds it up.
+  const SCALE = 10000n;
+  const amountText = (amount, decimals) => {
+    const whole = String(amount / SCALE).replace(/\B(?=(\d{3})+$)/g, ",");
+    return decimals ? `${whole}.${String(amount % SCALE).padStart(4, "0").slice(0, decimals)}` : whole;
+  };
+  const addUp = (form) => {
+    const { sum, available, decimals } = form.dataset, inputs = [form.elements.quantity, form.elements.days].filter(Boolean);
+    if (!inputs.every((input) => input.checkValidity())) return;
+    const total = inputs.reduce((product, input) => product * BigInt(input.value), BigInt(sum)), left = BigInt(available) - total;
+    const write = (name, amount) => { for (const one of all(`[data-sum-${name}]`, form)) one.textContent = amountText(amount, Number(decimals)); };
+    write("total", total);
+    if (left < 0n) write("missing", -left); else write("after", left);
+    for (const one of all("[data-when-short]", form)) one.hidden = left >= 0n;
+    for (const one of all("[data-when-covered]", form)) one.hidden = left < 0n;
+  };
+  for (const form of all("form[data-sum]")) { addUp(form); form.addEventListener("input", () => addUp(form)); }
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-step]"), input = button?.parentElement.querySelector("input");
+    if (!input) return;
+    if (Number(button.dataset.step) > 0) input.stepUp(); else input.stepDown();
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+  });
 
   // Colours as rules/brand/colour.py works them out.
   const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));

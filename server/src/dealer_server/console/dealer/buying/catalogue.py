@@ -1,27 +1,33 @@
-"""What a dealer can buy: the catalogue at its own prices, and a page for each package."""
+"""What a dealer can buy: the catalogue at its own prices."""
 
 import secrets
-from collections.abc import Mapping
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALERS
-from dealer_server.console.shared.request_context import Html, NotFound, RequestContext
+from dealer_server.console.shared.request_context import Html, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.rules.catalogue import choosing
 from dealer_server.rules.catalogue.choosing import Choice, Kind, OnSale
 from dealer_server.rules.catalogue.package import GB, Package, data_text, sold_by_day
 from dealer_server.rules.money import money
-from dealer_server.store.console import dealer
+from dealer_server.rules.reports import recent
+from dealer_server.rules.reports.period import day_of
+from dealer_server.store.reports import report
+from dealer_server.store.reports.report import Filter
 from dealer_server.store.tenants import tenant
 
 CATALOGUE = "/console/catalogue"
 KINDS: Mapping[Kind, str] = {"FIXED": "eSIM, fixed plan", "DAILY": "eSIM, by the day", "RECHARGE": "Recharge"}
 GIGABYTES = (1, 3, 5, 10, 20, 50)
 DAYS = (1, 3, 7, 15, 30, 90)
-FILTERS = ("q", "place", "kind", "data", "days", "price")
+FILTERS = ("q", "place", "kind", "data", "days", "price", "part")
+GLOBAL = "Global"
+OFTEN = 4
 
 
 class PackageView(NamedTuple):
@@ -37,58 +43,107 @@ class PackageView(NamedTuple):
     per_gb: str
 
 
+class PlaceView(NamedTuple):
+    """A country or region with what is on sale for it. `least`: its lowest price, in major units."""
+
+    packages: list[PackageView]
+    least: str
+
+    @property
+    def first(self) -> Package:
+        return self.packages[0].package
+
+
+class Tab(NamedTuple):
+    """A part of the world. `listed`: how many packages."""
+
+    name: str
+    href: str
+    listed: int
+    current: bool
+
+
 @page(CATALOGUE, DEALERS, "dealer/buying/catalogue.html", MenuEntry("Catalogue", "building-store", 15))
 async def catalogue(context: RequestContext) -> Html:
+    """By place, in pages of places; or by price, in pages of packages."""
+    query = context.query
     async with context.parts.database.connection() as connection:
         prices = await tenant.load_prices(connection, context.tenant_id)
-    on_sale = context.parts.catalogue().on_sale(prices)
+        on_sale = context.parts.catalogue().on_sale(prices)
+        filtered = any(query.get(name) for name in FILTERS)
+        wanted = not (filtered or query.get("sort") or query.get("before"))
+        often = await _often_bought(connection, context, on_sale) if wanted else []
     order = params.order(context, CATALOGUE, ("name", "price"), "name")
-    found = choosing.choose(on_sale, _choice(context.query, prices.currency), by_price=order.key == "price")
+    fitting = choosing.choose(on_sale, _choice(query, prices.currency), by_price=order.key == "price")
+    part = _part(query)
+    found = [one for one in fitting if part is None or one.package.continent == part]
     if order.descending:
         found.reverse()
-    first = params.number(context.query, "before") or 0
-    following = first + PAGE_SIZE if first + PAGE_SIZE < len(found) else None
-    packages = [view(one) for one in found[first : first + PAGE_SIZE]]
+    places = _by_place(found, query)
+    listed, word = (found, "package") if order.key == "price" else (places, "place")
+    first = params.number(query, "before") or 0
+    following = first + PAGE_SIZE if first + PAGE_SIZE < len(listed) else None
+    shown = len(listed[first : first + PAGE_SIZE])
     return Html(
-        packages=packages,
-        places=[[*of_place] for _, of_place in groupby(packages, lambda one: one.package.location_code)],
+        packages=[view(one) for one in found[first : first + PAGE_SIZE]] if order.key == "price" else [],
+        places=[_place(of_place) for of_place in places[first : first + PAGE_SIZE]] if order.key == "name" else [],
+        package_count=len(found),
+        place_count=len(places),
+        often=often,
+        tabs=_tabs(context, fitting, part),
         order=order,
-        pages=params.pager(
-            context,
-            CATALOGUE,
-            following,
-            shown=len(packages),
-            word="package",
-            total=len(found),
-        ),
+        pages=params.pager(context, CATALOGUE, following, shown=shown, word=word, total=len(listed)),
         currency=prices.currency,
         countries=choosing.countries_on_sale(on_sale),
         bundles=choosing.bundles_on_sale(on_sale),
         kinds=KINDS,
         gigabytes=GIGABYTES,
         most_days=DAYS,
-        filtered=any(context.query.get(name) for name in FILTERS),
+        filtered=filtered,
     )
 
 
-@page(f"{CATALOGUE}/{{package_code}}", DEALERS, "dealer/buying/package.html")
-async def package(context: RequestContext) -> Html:
-    """Raises NotFound also where it is not on sale for this dealer."""
-    async with context.parts.database.connection() as connection:
-        prices = await tenant.load_prices(connection, context.tenant_id)
-        wallet = await dealer.wallet(connection, context.tenant_id)
-    offer = context.parts.catalogue().offer(context.path["package_code"], prices)
-    if offer is None or offer.price is None:
-        raise NotFound
-    package = offer.package
-    return Html(
-        view=view(OnSale(package, offer.price, "")),
-        covered=choosing.country_names(package.locations),
-        networks=[(choosing.country_name(one.location_code), one.operators) for one in package.networks],
-        daily=sold_by_day(package.data_type),
-        wallet=wallet,
-        transaction_id=new_transaction_id(),
-    )
+async def _often_bought(
+    connection: Connection, context: RequestContext, on_sale: Sequence[OnSale]
+) -> list[PackageView]:
+    """What this dealer spent most on in the last 30 days, as far as it is on sale."""
+    wanted = Filter(recent.shown(day_of(context.now)), context.tenant_id)
+    rows = await report.grouped(connection, wanted, ["package"], OFTEN)
+    codes = [row.keys["package"] for row in rows if row.sums.sold]
+    by_code = {one.package.package_code: one for one in on_sale if one.package.package_code in codes}
+    return [view(by_code[code]) for code in codes if code in by_code and by_code[code].kind != "RECHARGE"]
+
+
+def _by_place(found: Iterable[OnSale], query: Mapping[str, str]) -> list[list[OnSale]]:
+    """Each place in the order it came; the one that is asked for stands before regions that it is a part of."""
+    places = dict[str, list[OnSale]]()
+    for one in found:
+        places.setdefault(one.package.location_code, []).append(one)
+    asked = places.pop((params.text(query, "place") or "").upper(), None)
+    return [*([asked] if asked else []), *places.values()]
+
+
+def _place(of_place: Sequence[OnSale]) -> PlaceView:
+    least = min(one.price for one in of_place)
+    return PlaceView([view(one) for one in of_place], money.text(least, of_place[0].package.currency))
+
+
+def _part(query: Mapping[str, str]) -> str | None:
+    """The part of the world that is asked for: None for all of it, "" for what belongs to no single one."""
+    part = params.text(query, "part")
+    return "" if part == GLOBAL else part
+
+
+def _tabs(context: RequestContext, fitting: Iterable[OnSale], part: str | None) -> list[Tab]:
+    counts = Counter(one.package.continent for one in fitting)
+    kept = params.filters(context)
+    parts = [(name, name, counts[name]) for name in sorted(counts) if name]
+    parts = [("All", "", counts.total()), *parts, *([(GLOBAL, GLOBAL, counts[""])] if counts[""] else [])]
+    chosen = GLOBAL if part == "" else part or ""
+    return [
+        Tab(name, params.address(CATALOGUE, kept | {"part": value}), listed, value == chosen)
+        for name, value, listed in parts
+    ]
 
 
 def new_transaction_id() -> str:

@@ -1,0 +1,80 @@
+"""A package that a dealer can buy: what it holds, what it costs in all, and what else there is for the same place."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from dealer_server.console.dealer.buying.catalogue import CATALOGUE, new_transaction_id, view
+from dealer_server.console.shared import params
+from dealer_server.console.shared.page import page
+from dealer_server.console.shared.permissions import DEALERS
+from dealer_server.console.shared.request_context import Html, NotFound, RequestContext
+from dealer_server.rules.catalogue import choosing
+from dealer_server.rules.catalogue.choosing import OnSale
+from dealer_server.rules.catalogue.package import Package, sold_by_day
+from dealer_server.rules.money import money
+from dealer_server.store.console import dealer
+from dealer_server.store.console.dealer import Wallet
+from dealer_server.store.tenants import tenant
+
+PLANS = 12
+"""Others of the same place that are shown: those next to it."""
+
+
+class Sum(NamedTuple):
+    """What so many cost, against the balance; amounts in ten-thousandths. `after` and `missing`: one of them is 0."""
+
+    quantity: int
+    days: int
+    total: int
+    after: int
+    missing: int
+
+
+@page(f"{CATALOGUE}/{{package_code}}", DEALERS, "dealer/buying/package.html")
+async def package(context: RequestContext) -> Html:
+    """Raises NotFound also where it is not on sale for this dealer."""
+    async with context.parts.database.connection() as connection:
+        prices = await tenant.load_prices(connection, context.tenant_id)
+        wallet = await dealer.wallet(connection, context.tenant_id)
+    catalogue = context.parts.catalogue()
+    offer = catalogue.offer(context.path["package_code"], prices)
+    if offer is None or offer.price is None:
+        raise NotFound
+    package = offer.package
+    others = [one for one in catalogue.on_sale(prices) if _is_beside(one, package)]
+    return Html(
+        view=view(OnSale(package, offer.price, "")),
+        covered=choosing.country_names(package.locations),
+        networks=[(choosing.country_name(one.location_code), one.operators) for one in package.networks],
+        daily=sold_by_day(package.data_type),
+        plans=[view(one) for one in _around(others, package)],
+        plan_count=len(others),
+        wallet=wallet,
+        sum=_sum(context.query, package, offer.price, wallet),
+        unit_price=offer.price,
+        decimals=money.exponent_of(package.currency),
+        transaction_id=new_transaction_id(),
+    )
+
+
+def _is_beside(one: OnSale, package: Package) -> bool:
+    return (one.package.location_code, one.package.type) == (package.location_code, package.type)
+
+
+def _around(others: Iterable[OnSale], package: Package) -> list[OnSale]:
+    """The plan itself among those that stand next to it."""
+    ladder = sorted(others, key=choosing.position)
+    at = next((at for at, one in enumerate(ladder) if one.package.package_code == package.package_code), 0)
+    first = max(min(at - PLANS // 2, len(ladder) - PLANS), 0)
+    return ladder[first : first + PLANS]
+
+
+def _sum(query: Mapping[str, str], package: Package, price: int, wallet: Wallet) -> Sum:
+    """Of what the form asks for; what cannot be bought so counts as the nearest that can."""
+    daily = sold_by_day(package.data_type)
+    quantity = min(max(params.number(query, "quantity") or 1, 1), package.max_quantity)
+    least, most = (package.min_period_num, package.max_period_num) if daily else (1, 1)
+    days = min(max(params.number(query, "days") or least, least), most)
+    total = quantity * days * price
+    left = wallet.available - total
+    return Sum(quantity, days, total, max(left, 0), max(-left, 0))
