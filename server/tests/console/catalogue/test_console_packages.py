@@ -114,6 +114,49 @@ async def test_a_price_below_the_cost_is_asked_to_be_confirmed(service: Service,
     assert "saved" in await does(admin, f"{home}/edit", **form, packageName="Still below"), "the price did not change"
 
 
+# The list
+
+
+async def test_the_list_tells_cost_and_margin_and_finds_what_is_sold_at_a_loss(service: Service, admin: Browser):
+    await of_stock(service, "TEST-REJECT", 20_000)
+    await of_stock(service, "TEST-ASYNC", 9_000)
+    page = await see(admin, "/console/packages?q=TEST-REJECT")
+    assert "2.00 1.80 USD -11.12 % On sale" in page, page
+    losses = await see(admin, "/console/packages?margin=loss&supplier=stock")
+    assert "TEST-REJECT" in losses and "TEST-ASYNC" not in losses
+    lowest = await see(admin, "/console/packages?sort=margin")
+    assert lowest.index("TEST-REJECT") < lowest.index("TEST-ASYNC"), "the lowest margin first, what is unknown last"
+    unknown = await see(admin, "/console/packages?margin=unknown&q=TEST-")
+    assert "TEST-OK" in unknown and "TEST-REJECT" not in unknown
+
+
+async def test_the_list_finds_packages_by_kind_and_place_and_sorts_them_by_data(admin: Browser):
+    page = (await admin.get("/console/packages?region=FR&kind=DAILY&sort=-data")).text
+    assert "4 packages found" in text_of(page) and page.index("FR-UNL-DAY") < page.index("FR-2GB-DAY-C")
+    assert "TEST-TOPUP-OK" in await see(admin, "/console/packages?kind=RECHARGE")
+
+
+async def test_chosen_packages_are_taken_off_sale_and_put_back_together(service: Service, admin: Browser):
+    chosen = {"pick-TEST-OK": "on", "pick-TEST-ASYNC": "on"}
+    shown = await fill(admin, "/console/packages/selected", **chosen, verdict="OFF_SALE")
+    assert "Take 2 packages off sale" in text_of(shown.text)
+    assert "2 packages taken off sale" in await does(admin, "/console/packages/decide", **hidden(shown))
+    assert "Off sale" in await see(admin, "/console/packages?q=TEST-ASYNC&status=OFF_SALE")
+    assert "2 packages put on sale" in await does(admin, "/console/packages/decide", **chosen, verdict="ON_SALE")
+    assert "choose 1 to 50 packages" in (await does(admin, "/console/packages/selected", verdict="OFF_SALE")).lower()
+
+
+async def test_chosen_packages_are_set_on_a_price_list_together(service: Service, admin: Browser):
+    made = await fill(admin, "/console/price-lists", name="Chosen", basis="PRICE", markup="")
+    number = made.headers["location"].rpartition("/")[2]
+    chosen = {"pick-TEST-OK": "on", "pick-TEST-REVIEW": "on", "verdict": "LIST", "list": number}
+    page = await does(admin, "/console/packages/decide", **chosen, terms="MARKUP", markup="-50")
+    assert "2 exceptions set" in page
+    assert "0.90 USD exception" in await see(admin, f"/console/price-lists/{number}?q=TEST-OK")
+    await does(admin, "/console/packages/decide", **chosen, terms="OFF")
+    assert "not on sale exception" in await see(admin, f"/console/price-lists/{number}?q=TEST-OK")
+
+
 # The file
 
 

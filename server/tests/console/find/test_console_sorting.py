@@ -27,7 +27,10 @@ LISTS = {
     "/console/topups": {"created": "ascending"},
     "/console/topups?status=ALL": {"created": "descending"},
     "/console/refunds?status=ALL": {"created": "descending"},
-    "/console/packages": {"code": "ascending", "place": "", "price": "", "retail": "", "supplier": ""},
+    "/console/packages": {
+        "code": "ascending",
+        **dict.fromkeys(("place", "data", "supplier", "cost", "price", "margin"), ""),
+    },
     "/console/suppliers": {
         "code": "ascending",
         **dict.fromkeys(("status", "health", "balance", "packages", "created"), ""),

@@ -1,6 +1,7 @@
 """Packages: on and off sale, the import with a preview of its changes, and stock."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import Literal, NamedTuple
 
 from dealer_server.console.operator.catalogue import columns
 from dealer_server.console.shared import params
@@ -16,48 +17,97 @@ from dealer_server.operations.catalogue.below_cost import cost_text
 from dealer_server.operations.catalogue.set_status import set_package_status
 from dealer_server.operations.errors import OperatorError
 from dealer_server.rules.catalogue.package import Package, data_text
+from dealer_server.rules.price_lists import list_file, price_list
 from dealer_server.store.console import packages as console_packages
-from dealer_server.store.console.packages import PackageFilter
+from dealer_server.store.console.packages import PackageFilter, PackageRow
+from dealer_server.store.reports import report
 
 PACKAGES, IMPORT, STOCK = "/console/packages", "/console/packages/import", "/console/packages/{code}/stock"
 STOCK_TEMPLATE = "operator/stock.html"
 STATUSES = ("ON_SALE", "OFF_SALE")
-COLUMNS = ("code", "place", "-price", "-retail", "supplier")
+KINDS = {"FIXED": "Fixed plans", "DAILY": "By the day", "RECHARGE": "Recharges"}
+COLUMNS = ("code", "place", "data", "supplier", "-cost", "-price", "margin")
 FAULTS = 200
 CHANGES = 500
 
 
 @page(PACKAGES, OPERATORS, "operator/packages.html", MenuEntry("Packages", "package", 80), listing=True)
 async def packages(context: RequestContext) -> Html:
-    query = context.query
-    filters = PackageFilter(
-        text=params.text(query, "q"),
-        status=params.one_of(query, "status", STATUSES),
-        place=params.text(query, "region"),
-        covers=params.text(query, "covers"),
-    )
+    query, floor = context.query, context.parts.settings.margin_floor_basis_points or 0
+    margins = _margins(floor)
+    filters = _filters(query, margins)
     order = params.order(context, PACKAGES, COLUMNS, "code")
     async with context.parts.database.connection() as connection:
         rows = await console_packages.list_packages(
             connection, filters, params.text(query, "before"), PAGE_SIZE + 1, order.key, descending=order.descending
         )
         total = await console_packages.count_packages(connection, filters)
+        places = await console_packages.places(connection)
+        suppliers = await report.suppliers(connection)
     following = rows[PAGE_SIZE - 1].package.package_code if len(rows) > PAGE_SIZE else None
     return Html(
-        packages=rows[:PAGE_SIZE],
+        packages=[(row, _margin(row)) for row in rows[:PAGE_SIZE]],
         filters=filters,
+        total=total,
+        floor=floor,
+        kinds=KINDS,
+        places=places,
+        suppliers=suppliers,
+        margins={name: margin.label for name, margin in margins.items()},
+        margin=params.one_of(query, "margin", tuple(margins)) or "",
         data_text=data_text,
+        cost_text=cost_text,
+        percent=list_file.percent,
         pager=params.pager(context, PACKAGES, following, shown=min(len(rows), PAGE_SIZE), word="package", total=total),
         order=order,
     )
 
 
+class _Margin(NamedTuple):
+    """A choice of the filter by margin. `below`: in hundredths of a percent of the price."""
+
+    label: str
+    below: int | None
+    costed: bool
+
+
+def _margins(floor: int) -> Mapping[str, _Margin]:
+    found = {"loss": _Margin("Below the cost", 0, True)}
+    if floor:
+        found["floor"] = _Margin(f"Below the floor, {list_file.percent(floor)} %", floor, True)
+    found |= {str(share): _Margin(f"Below {share} %", share * 100, True) for share in (10, 20, 30)}
+    return found | {"unknown": _Margin("Cost not known", None, False)}
+
+
+def _filters(query: Mapping[str, str], margins: Mapping[str, _Margin]) -> PackageFilter:
+    margin = margins.get(query.get("margin", ""))
+    return PackageFilter(
+        text=params.text(query, "q"),
+        status=params.one_of(query, "status", STATUSES),
+        place=params.text(query, "region"),
+        covers=params.text(query, "covers"),
+        supplier=params.text(query, "supplier"),
+        kind=params.one_of(query, "kind", tuple(KINDS)),
+        margin=margin.below if margin else None,
+        costed=margin.costed if margin else None,
+    )
+
+
+def _margin(row: PackageRow) -> int | None:
+    """What is left of the dealer price, in hundredths of a percent of it."""
+    return None if row.cost is None else price_list.margin(row.package.price, row.cost)
+
+
 @action(f"{PACKAGES}/status", OPERATOR_ADMINS)
 async def set_status(context: RequestContext) -> Redirect:
     code = context.form.get("package", "")
-    status = "OFF_SALE" if context.form.get("status") == "OFF_SALE" else "ON_SALE"
+    status = _status(context.form)
     await set_package_status(context.parts.database, [code], status, context.author, lambda: context.now)
     return Redirect(f"{PACKAGES}/{code}", f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
+
+
+def _status(form: Mapping[str, str]) -> Literal["ON_SALE", "OFF_SALE"]:
+    return "OFF_SALE" if form.get("status") == "OFF_SALE" else "ON_SALE"
 
 
 # The import

@@ -13,22 +13,42 @@ _decode = msgspec.json.Decoder(Package).decode
 
 
 class PackageRow(NamedTuple):
-    """`free`: how many can still be sold of one that is sold from stock."""
+    """`free`: how many can still be sold of one that is sold from stock. `supplier`: who makes it, first of its route.
+    `cost`: what that supplier asks, in ten-thousandths of the package's currency, None where it is not known in it.
+    `floor`: the package's own margin floor, in hundredths of a percent."""
 
     package: Package
     updated_at: datetime
     free: int | None
+    supplier: str
+    cost: int | None
+    floor: int | None
 
 
 class PackageFilter(NamedTuple):
     """Which packages: all that is given must match. `text` is a part of the code or the name, or the code of its place;
-    `place` is the code of what it is sold for, `covers` of a country that is only a part of that."""
+    `place` is the code of what it is sold for, `covers` of a country that is only a part of that. `kind`: FIXED, DAILY
+    or RECHARGE. `margin`: below so many hundredths of a percent of the price. `costed`: whether its cost is known."""
 
     text: str | None = None
     status: str | None = None
     place: str | None = None
     covers: str | None = None
+    supplier: str | None = None
+    kind: str | None = None
+    margin: int | None = None
+    costed: bool | None = None
 
+
+_PACKAGES = """
+(SELECT p.package_code, p.document, p.updated_at, coalesce(r.supplier, p.document ->> 'supplier') AS supplier,
+    (p.document ->> 'price')::bigint AS price,
+    CASE WHEN r.cost_currency = p.document ->> 'currency' THEN r.cost END AS cost
+FROM package p LEFT JOIN route r ON r.package_code = p.package_code AND r.position = 0) package
+"""
+_MARGIN = "(price - cost)::numeric * 10000 / greatest(price, 1)"
+_KIND = """CASE WHEN document ->> 'type' = 'TOPUP' THEN 'RECHARGE' WHEN document ->> 'data_type' = 'TOTAL' THEN 'FIXED'
+    ELSE 'DAILY' END"""
 
 _MATCHING = (
     "($1::text IS NULL OR position(lower($1) IN lower(package_code)) > 0"
@@ -37,17 +57,24 @@ _MATCHING = (
     " AND ($2::text IS NULL OR document ->> 'status' = $2)"
     " AND ($3::text IS NULL OR document ->> 'location_code' = $3)"
     " AND ($4::text IS NULL OR document -> 'locations' ? $4 AND document ->> 'location_code' <> $4)"
+    " AND ($5::text IS NULL OR supplier = $5)"
+    f" AND ($6::text IS NULL OR {_KIND} = $6)"
+    f" AND ($7::bigint IS NULL OR {_MARGIN} < $7)"
+    " AND ($8::boolean IS NULL OR (cost IS NOT NULL) = $8)"
 )
 """Of a PackageFilter, in its order."""
 
 ORDERS = {
     "code": "package_code",
     "place": "lower(coalesce(document ->> 'location_name', ''))",
-    "price": "(document ->> 'price')::bigint",
-    "retail": "(document ->> 'retail_price')::bigint",
-    "supplier": "document ->> 'supplier'",
+    "data": "coalesce((document ->> 'data_bytes')::bigint, 9223372036854775807)",
+    "supplier": "supplier",
+    "cost": "coalesce(cost, {unknown})",
+    "price": "price",
+    "margin": f"coalesce({_MARGIN}, {{unknown}})",
 }
-"""What the list can be ordered by, and then by code."""
+"""What the list can be ordered by, and then by code. What is unknown stands last, whichever way round."""
+_UNKNOWN = 2**62
 
 
 async def list_packages(
@@ -60,25 +87,39 @@ async def list_packages(
     descending: bool = False,
 ) -> list[PackageRow]:
     """After the package seen last, in one of ORDERS."""
-    place, direction = f"({ORDERS[order]}, package_code)", "DESC" if descending else "ASC"
+    by = ORDERS[order].format(unknown=-_UNKNOWN if descending else _UNKNOWN)
+    direction = "DESC" if descending else "ASC"
     rows = await connection.fetch(
         "SELECT document::text AS document, updated_at, CASE WHEN document ->> 'supplier' = 'stock' THEN"
         "  (SELECT count(*) FROM stock_profile s WHERE s.package_code = package.package_code AND taken_by IS NULL)"
-        " END AS free"
-        " FROM package"
+        " END AS free, supplier, cost, (SELECT margin_floor_basis_points FROM route_terms t"
+        "  WHERE t.package_code = package.package_code) AS floor"
+        f" FROM {_PACKAGES}"
         f" WHERE {_MATCHING}"
-        f" AND ($5::text IS NULL OR {place} {'<' if descending else '>'}"
-        f"  (SELECT {ORDERS[order]}, package_code FROM package WHERE package_code = $5))"
-        f" ORDER BY {ORDERS[order]} {direction}, package_code {direction} LIMIT $6",
+        f" AND ($9::text IS NULL OR ({by}, package_code) {'<' if descending else '>'}"
+        f"  (SELECT {by}, package_code FROM {_PACKAGES} WHERE package_code = $9))"
+        f" ORDER BY {by} {direction}, package_code {direction} LIMIT $10",
         *filters,
         after,
         limit,
     )
-    return [PackageRow(_decode(row["document"]), row["updated_at"], row["free"]) for row in rows]
+    return [
+        PackageRow(_decode(row["document"]), row["updated_at"], row["free"], row["supplier"], row["cost"], row["floor"])
+        for row in rows
+    ]
 
 
 async def count_packages(connection: Connection, filters: PackageFilter) -> int:
-    return await connection.fetchval(f"SELECT count(*) FROM package WHERE {_MATCHING}", *filters) or 0
+    return await connection.fetchval(f"SELECT count(*) FROM {_PACKAGES} WHERE {_MATCHING}", *filters) or 0
+
+
+async def places(connection: Connection) -> list[tuple[str, str]]:
+    """(code, name) of every place that packages are made for, by name."""
+    rows = await connection.fetch(
+        "SELECT DISTINCT document ->> 'location_code' AS code, document ->> 'location_name' AS name FROM package"
+        " ORDER BY 2, 1"
+    )
+    return [(row["code"], row["name"]) for row in rows]
 
 
 async def by_code(connection: Connection, package_codes: Sequence[str]) -> dict[str, Package]:
