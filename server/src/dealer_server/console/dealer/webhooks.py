@@ -1,7 +1,8 @@
 """A dealer's webhooks: the callback URL, a test event, and every delivery with its attempts."""
 
-from collections.abc import Mapping
-from typing import get_args
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple, get_args
 
 from dealer_server.console.dealer import findings
 from dealer_server.console.shared import params
@@ -19,9 +20,10 @@ from dealer_server.rules.refusal import CallbackUrlRefused
 from dealer_server.store.console import api_log, dealer, orders
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.notices import recipients
-from dealer_server.store.webhooks import endpoints, log
+from dealer_server.store.webhooks import endpoints, log, recent
 from dealer_server.store.webhooks.dialects import EVENT_TYPES
 from dealer_server.store.webhooks.log import Delivery
+from dealer_server.store.webhooks.recent import Hour
 from dealer_server.webhooks import rt_health, sample_event
 from dealer_server.webhooks.sample_event import TestResult
 from esim_dealer.wire import calls
@@ -37,9 +39,29 @@ FILTERS: Mapping[str, tuple[DeliveryState, ...]] = {
     PENDING: ("WAITING", "READY", "IN_FLIGHT", "RETRY"),
 }
 
+HOURS = 24
 MOST_RESENT, MOST_SHOWN = 50, 20_000
 """Webhooks that one form sends again, and characters of a body on a page."""
 WEBHOOKS, TEMPLATE = "/console/webhooks", "dealer/webhooks.html"
+
+
+class Day(NamedTuple):
+    """The attempts of the last hours. `most`: in one of them. `average`: of an answer, in milliseconds."""
+
+    hours: Sequence[Hour]
+    most: int
+    delivered: int
+    failed: int
+    average: int
+
+    @property
+    def total(self) -> int:
+        return self.delivered + self.failed
+
+    @property
+    def share(self) -> str:
+        """Rounded down, so that 100 % is all of them."""
+        return f"{1000 * self.delivered // max(self.total, 1) / 10:.1f}".removesuffix(".0") + " %"
 
 
 @page(WEBHOOKS, DEALER_DEVELOPERS, TEMPLATE, MenuEntry("Webhooks", "webhook", 100))
@@ -58,8 +80,13 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         incidents = await findings.of_receiver(connection, context)
         access = await dealer.access_terms(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, MOST_RESENT)
+        waiting = await recent.unfinished(connection, context.tenant_id, MOST_RESENT)
+        since = context.now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS - 1)
+        day = _day(await recent.hours(connection, context.tenant_id, since), since)
     return Html(
         endpoint=endpoint,
+        day=day,
+        counts={"FAILED": _up_to(failed), PENDING: _up_to(waiting)},
         rt_face=access.rt_face,
         rt_events=access.rt_face != "off" or bool(endpoint and endpoint.rt_url),
         health=receiver_health(endpoint),
@@ -75,6 +102,21 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         filtered=any(context.query.get(name) for name in ("order", "event", "status")),
         https=context.parts.callbacks.require_https,
     )
+
+
+def _day(found: Iterable[Hour], since: datetime) -> Day:
+    by_hour = {one.hour: one for one in found}
+    hours = [by_hour.get(at, Hour(at)) for at in (since + timedelta(hours=number) for number in range(HOURS))]
+    delivered, failed = sum(one.delivered for one in hours), sum(one.failed for one in hours)
+    took = sum(one.took_ms for one in hours)
+    total = delivered + failed
+    return Day(
+        hours, max(one.delivered + one.failed for one in hours), delivered, failed, took // total if total else 0
+    )
+
+
+def _up_to(count: int) -> str:
+    return f"{MOST_RESENT}+" if count > MOST_RESENT else str(count or "")
 
 
 async def _deliveries(connection: Connection, context: RequestContext) -> ListPage[Delivery]:

@@ -47,6 +47,15 @@ class OpenPurchases(NamedTuple):
     oldest_at: datetime
 
 
+class CostSpan(NamedTuple):
+    """From what to what a supplier's units cost, in ten-thousandths of one currency."""
+
+    supplier: str
+    currency: str
+    lowest: int
+    highest: int
+
+
 class StockRow(NamedTuple):
     """A package that is sold from stock; `free`: how many can still be sold."""
 
@@ -64,6 +73,14 @@ async def list_suppliers(connection: Connection) -> list[SupplierRow]:
         " FROM supplier s LEFT JOIN supplier_health h USING (code) ORDER BY s.code"
     )
     return [SupplierRow(**row) for row in rows]
+
+
+async def cost_spans(connection: Connection) -> list[CostSpan]:
+    rows = await connection.fetch(
+        "SELECT supplier, cost_currency AS currency, min(cost) AS lowest, max(cost) AS highest FROM route"
+        " WHERE cost IS NOT NULL GROUP BY supplier, cost_currency ORDER BY supplier, cost_currency"
+    )
+    return [CostSpan(**row) for row in rows]
 
 
 async def packages_of_builtin(connection: Connection, code: str) -> int:

@@ -26,9 +26,11 @@ from dealer_server.rules.reports.sums import Sums, totals
 from dealer_server.store.catalogue import who_pays
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import packages as console_packages
+from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.reports import report
 from dealer_server.store.reports.report import Filter
+from dealer_server.store.suppliers.purchase import Hop
 
 PACKAGES, PACKAGE, EDIT = "/console/packages", "/console/packages/{code}", "/console/packages/{code}/edit"
 NEW = "/console/packages/new"
@@ -65,12 +67,17 @@ async def show_package(context: RequestContext) -> Html:
         code = package.package_code
         hops = (await store.purchase.routes(connection, [code])).get(code, [])
         cost = (await store.price_list.costs(connection, [code])).get(code)
+        known = price_list.current_cost(package, cost)
+        own_floor = (await store.purchase.margin_floors(connection, [code])).get(code)
         return Html(
             package=package,
             columns=importing.texts(package),
             data_text=data_text,
-            hops=hops,
-            cost=price_list.current_cost(package, cost),
+            hops=[(hop, _hop_margin(package, hop)) for hop in hops],
+            suppliers={row.code: row for row in await console_suppliers.list_suppliers(connection)},
+            floor=own_floor if own_floor is not None else context.parts.settings.margin_floor_basis_points or 0,
+            cost=known,
+            margin=None if known is None else price_list.margin(package.price, known),
             cost_text=cost_text,
             percent=list_file.percent,
             free=await who_pays.free_stock(connection, code) if package.supplier == "stock" else None,
@@ -90,6 +97,13 @@ async def _package(connection: Connection, context: RequestContext) -> Package:
     if package is None:
         raise NotFound
     return package
+
+
+def _hop_margin(package: Package, hop: Hop) -> int | None:
+    """What is left of the dealer price where this supplier makes it, in hundredths of a percent of it."""
+    if hop.cost is None or hop.cost_currency != package.currency:
+        return None
+    return price_list.margin(package.price, hop.cost)
 
 
 async def _payers(connection: Connection, package: Package, cost: Cost | None) -> list[Payer]:

@@ -1,6 +1,7 @@
 """Suppliers: how each is doing, purchases whose outcome is unknown, and what is left in stock."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from dealer_server.console.operator.queues import parked_purchases
@@ -11,6 +12,7 @@ from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
 from dealer_server.operations.suppliers.resolve import list_parked, resolve_applied, resolve_bought, resolve_not_bought
 from dealer_server.rules.money.money import fine_text
+from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.suppliers import SupplierRow
 from dealer_server.suppliers.builtin.simulated import Simulated
@@ -24,21 +26,28 @@ COLUMNS: Mapping[str, Callable[[SupplierRow], Any]] = {
     "-packages": lambda row: (row.packages, row.code),
     "-created": lambda row: (row.updated_at, row.code),
 }
+COUNTED, RECENT = 20, timedelta(hours=24)
+"""Of how many suppliers the errors are counted, and of what time."""
 MENU = MenuEntry("Suppliers", "truck-delivery", 95, parked_purchases)
 
 
 @page(SUPPLIERS, OPERATORS, "operator/suppliers/list.html", MENU)
 async def suppliers(context: RequestContext) -> Html:
+    now, since = context.now, context.now - RECENT
     async with context.parts.database.connection() as connection:
         rows = await console_suppliers.list_suppliers(connection)
         open_purchases = await console_suppliers.open_purchases(connection)
         stock = await console_suppliers.stock(connection)
+        spans = await console_suppliers.cost_spans(connection)
+        counts = {row.code: await supplier_work.call_counts(connection, row.code, since, now) for row in rows[:COUNTED]}
         is_test = context.parts.settings.environment == "test"
         simulated = await console_suppliers.packages_of_builtin(connection, Simulated.code) if is_test else 0
     order = params.order(context, SUPPLIERS, tuple(COLUMNS), "code")
     found = order.sorted(rows, {name.removeprefix("-"): by for name, by in COLUMNS.items()})
     return Html(
         suppliers=[(row, [some for some in open_purchases if some.supplier == row.code]) for row in found],
+        counts=counts,
+        spans=spans,
         order=order,
         kind_title=kind_title,
         balance_text=fine_text,
