@@ -210,7 +210,9 @@ async def test_calls_that_nobody_signed_take_no_signed_one_out_of_the_log(servic
             for _ in range(PER_KEY):
                 refuse(log, dealer.app_key)
     async with service.database.connection() as connection:
-        assert await console_api_log.list_calls(connection, dealer.tenant_id, refused.code, None, console_api_log.KEPT)
+        assert await console_api_log.list_calls(
+            connection, dealer.tenant_id, console_api_log.CallFilter(refused.code), None, console_api_log.KEPT
+        )
 
 
 async def test_a_reason_is_no_book(service: Service, dealer: ApiClient, admin: Browser):

@@ -7,7 +7,7 @@ from dealer_server.api.authenticate import read_head
 from dealer_server.api.refused_calls import CallLog
 from dealer_server.rules import refusal
 from dealer_server.store.console import api_log as rows
-from dealer_server.store.console.api_log import KEPT, RefusedCallRow
+from dealer_server.store.console.api_log import KEPT, CallFilter, RefusedCallRow
 from support.api_client import ApiClient, Service
 from support.patience import PATIENCE
 
@@ -17,7 +17,7 @@ async def kept(service: Service, client: ApiClient, count: int) -> Sequence[Refu
     async with asyncio.timeout(PATIENCE):
         while True:
             async with service.database.connection() as connection:
-                found = await rows.list_calls(connection, client.tenant_id, None, None, KEPT)
+                found = await rows.list_calls(connection, client.tenant_id, CallFilter(), None, KEPT)
             if len(found) >= count:
                 return found
             await asyncio.sleep(0.02)

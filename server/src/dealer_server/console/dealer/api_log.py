@@ -1,5 +1,6 @@
 """A dealer's own calls: those refused, and a sample of the others."""
 
+from dealer_server.console.find import dates
 from dealer_server.console.shared import api_log
 from dealer_server.console.shared.api_log import Log
 from dealer_server.console.shared.page import MenuEntry, action, page
@@ -11,7 +12,7 @@ API_LOG = "/console/api-log"
 
 @page(API_LOG, DEALER_DEVELOPERS, "api_log.html", MenuEntry("API log", "list-search", 140))
 async def refused_calls(context: RequestContext) -> Html:
-    return await api_log.show_log(context, _log(context))
+    return await api_log.show_log(context, _log(context), dates=dates.of(context, API_LOG))
 
 
 @page(f"{API_LOG}/served", DEALER_DEVELOPERS, "api_served.html")

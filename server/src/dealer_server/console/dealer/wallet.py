@@ -17,7 +17,11 @@ from dealer_server.operations.tenants.set_terms import Terms, describe, set_tena
 from dealer_server.operations.topups import request as topup_requests
 from dealer_server.rules.notices.low_balance import PERCENTS, limits
 from dealer_server.rules.refusal import ParameterEmpty, ParameterInvalid
+from dealer_server.rules.reports import recent
+from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import dealer
+from dealer_server.store.reports import report
+from dealer_server.store.reports.report import Filter
 from dealer_server.store.wallets import ledger
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import PayMethod
@@ -39,8 +43,14 @@ async def wallet(context: RequestContext) -> Html:
         waiting = await dealer.waiting_topups(connection, tenant_id)
         terms = await describe(connection, tenant_id)
         topped_up = await ledger.balance_after_topup(connection, tenant_id)
+        today = day_of(context.now)
+        days = await report.by_day(connection, Filter(recent.compared(today), tenant_id))
+    spent = recent.recent(days, wallet.currency, today)
     return Html(
         wallet=wallet,
+        days_left=recent.days_left(wallet.available, spent),
+        pace_days=recent.PACE_DAYS,
+        spent=spent.total.net,
         version=versions.version_of(texts({"lowBalanceThreshold": terms["lowBalanceThreshold"]})),
         statement=entries,
         dates=dates.of(context, WALLET),

@@ -1,5 +1,6 @@
 """Any dealer's refused calls, for operators who may see activation codes: the bodies of calls may hold them."""
 
+from dealer_server.console.find import dates
 from dealer_server.console.operator import dealers
 from dealer_server.console.shared import api_log
 from dealer_server.console.shared.api_log import Log
@@ -12,7 +13,8 @@ API_LOG = "/console/dealers/{tenant_id}/api-log"
 
 @page(API_LOG, CODE_VIEWERS, "api_log.html")
 async def refused_calls(context: RequestContext) -> Html:
-    return await api_log.show_log(context, await _log(context))
+    log = await _log(context)
+    return await api_log.show_log(context, log, dates=dates.of(context, log.path))
 
 
 @page(f"{API_LOG}/served", CODE_VIEWERS, "api_served.html")

@@ -4,8 +4,8 @@ stands a sample of those that succeeded.
 dealer/api_log.py and operator/api_log.py declare the pages.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,7 @@ from dealer_server.console.shared.request_context import Html, NotFound, Request
 from dealer_server.db.sealing import credential_context
 from dealer_server.rules.access import signature_diagnosis
 from dealer_server.store.console import api_log as console_api_log
-from dealer_server.store.console.api_log import KEPT, RefusedCall
+from dealer_server.store.console.api_log import KEPT, CallFilter, RefusedCall
 from dealer_server.store.tenants import served_call, tenant
 
 # In the order in which a call is checked: it has passed all before the one it failed at.
@@ -89,6 +89,8 @@ MEANINGS: Mapping[str, str] = {
 """What result codes mean, in a few words."""
 API = "/open-api/v1"
 """What paths begin with."""
+SLOW_MS = 1_000
+"""Calls that took longer stand out."""
 _SIGNED = ("rt-timestamp", "rt-requestid", "rt-accesscode")
 _CONTEXT_LENGTH = 24
 
@@ -132,23 +134,38 @@ def meaning(code: str) -> str:
     return f"{MEANINGS.get(code, 'Refused')} ({code})"
 
 
-async def show_log(context: RequestContext, log: Log) -> Html:
-    code, before = params.text(context.query, "code"), params.number(context.query, "before")
+async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
+    """`shown`: what else the template needs."""
+    query = context.query
+    filters = CallFilter(
+        params.text(query, "code"),
+        params.text(query, "path"),
+        params.day(query, "from"),
+        params.day(query, "to", after=True),
+    )
     async with context.parts.database.connection() as connection:
         codes = await console_api_log.codes(connection, log.tenant_id)
-        calls = await console_api_log.list_calls(connection, log.tenant_id, code, before, PAGE_SIZE + 1)
-        written, dropped = await console_api_log.counts(connection, log.tenant_id)
+        paths = await console_api_log.paths(connection, log.tenant_id)
+        calls = await console_api_log.list_calls(
+            connection, log.tenant_id, filters, params.number(query, "before"), PAGE_SIZE + 1
+        )
+        _, dropped = await console_api_log.counts(connection, log.tenant_id)
+        served = await served_call.served(connection, log.tenant_id)
     following = calls[PAGE_SIZE - 1].number if len(calls) > PAGE_SIZE else None
     return Html(
         log=log,
         calls=calls[:PAGE_SIZE],
         codes=[("", "Any reason"), *((word, f"{meaning(word)}, {many(count, 'call')}") for word, count in codes)],
+        paths=_choices(paths),
         meanings=MEANINGS,
-        code=code,
+        filters=filters,
+        faults=params.faults(query),
         pages=params.pager(context, log.path, following, shown=min(len(calls), PAGE_SIZE), word="call"),
-        written=written,
         dropped=dropped,
         kept=KEPT,
+        refused=sum(count for _, count in codes),
+        served=served,
+        **shown,
     )
 
 
@@ -159,19 +176,24 @@ async def show_served(context: RequestContext, log: Log) -> Html:
         paths = await served_call.paths(connection, log.tenant_id)
         calls = await served_call.list_calls(connection, log.tenant_id, chosen, before, PAGE_SIZE + 1)
         served = await served_call.served(connection, log.tenant_id)
+        codes = await console_api_log.codes(connection, log.tenant_id)
     following = calls[PAGE_SIZE - 1].number if len(calls) > PAGE_SIZE else None
     return Html(
         log=log,
         calls=calls[:PAGE_SIZE],
-        paths=[
-            ("", "Any path"),
-            *((path, f"{path.removeprefix(API)}, {many(count, 'call')}") for path, count in paths),
-        ],
+        paths=_choices(paths),
         chosen=chosen,
         served=served,
+        refused=sum(count for _, count in codes),
         kept=served_call.KEPT,
+        slow=SLOW_MS,
         pages=params.pager(context, f"{log.path}/served", following, shown=min(len(calls), PAGE_SIZE), word="call"),
     )
+
+
+def _choices(paths: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+    named = ((path, f"{path.removeprefix(API)}, {many(count, 'call')}") for path, count in paths)
+    return [("", "Any operation"), *named]
 
 
 async def show_call(context: RequestContext, log: Log) -> Html:

@@ -104,19 +104,40 @@ async def write(connection: Connection, calls: Sequence[RefusedCall], dropped: M
     await connection.execute(_WRITE, *columns, list(UNSIGNED), list(lost), list(lost.values()))
 
 
+class CallFilter(NamedTuple):
+    """Which calls: all that is given must match. From `start` on, and before `end`."""
+
+    code: str | None = None
+    path: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
 async def list_calls(
-    connection: Connection, tenant_id: int, code: str | None, before: int | None, limit: int
+    connection: Connection, tenant_id: int, filters: CallFilter, before: int | None, limit: int
 ) -> Sequence[RefusedCallRow]:
     """Newest first; at most 1 000 rows are scanned."""
     rows = await connection.fetch(
         "SELECT number, at, path, code, failed, message, address FROM refused_call WHERE tenant_id = $1"
-        " AND ($2::text IS NULL OR code = $2) AND ($3::bigint IS NULL OR number < $3) ORDER BY number DESC LIMIT $4",
+        " AND ($2::text IS NULL OR code = $2) AND ($3::text IS NULL OR path = $3)"
+        " AND ($4::timestamptz IS NULL OR at >= $4) AND ($5::timestamptz IS NULL OR at < $5)"
+        " AND ($6::bigint IS NULL OR number < $6) ORDER BY number DESC LIMIT $7",
         tenant_id,
-        code,
+        *filters,
         before,
         limit,
     )
     return [RefusedCallRow(**row) for row in rows]
+
+
+async def paths(connection: Connection, tenant_id: int) -> Sequence[tuple[str, int]]:
+    """The paths of the calls that are kept, with how many there are of each."""
+    rows = await connection.fetch(
+        "SELECT path, count(*) AS calls FROM refused_call WHERE tenant_id = $1 GROUP BY path"
+        " ORDER BY calls DESC, path LIMIT 50",
+        tenant_id,
+    )
+    return [(row["path"], row["calls"]) for row in rows]
 
 
 async def codes(connection: Connection, tenant_id: int) -> Sequence[tuple[str, int]]:
