@@ -573,7 +573,7 @@ async def test_what_failed_is_sent_again_at_once(
 ):
     developer = people["developer"]
     text = await developer.get("/console/webhooks")
-    assert "Save a URL first" in text and 'class="filters"' not in text and "resend-failed" not in text
+    assert "Save a URL first" in text and 'class="filter-bar"' not in text and "resend-failed" not in text
     order_no = await failed_for_good(service, dealer, receiver)
     text = await developer.get("/console/webhooks?status=FAILED")
     count = re.search(r"Resend (\d) failed", text)

@@ -1,7 +1,7 @@
 """The days that a list is filtered by: what is chosen, and ranges to choose with one click. Days are of UTC."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import NamedTuple
 
 from dealer_server.console.shared import params, reports
@@ -34,12 +34,20 @@ def of(context: RequestContext, path: str) -> Dates:
     kept, today = params.filters(context), context.now.date()
     first, last = kept.get("from", ""), kept.get("to", "")
     ranges = list[Range]()
-    for name, begins, ends in RANGES:
-        days = {"from": f"{today - timedelta(days=begins)}", "to": f"{today - timedelta(days=ends)}"}
+    for name, begins, ends in _ranges(today):
+        days = {"from": f"{begins}", "to": f"{ends}"}
         current = (first, last) == (days["from"], days["to"])
         ranges.append(Range(name, params.address(path, kept | days), current))
     text = next((one.name for one in ranges if one.current), _text(first, last))
     return Dates(text, first, last, ranges, params.address(path, kept | {"from": "", "to": ""}))
+
+
+def _ranges(today: date) -> list[tuple[str, date, date]]:
+    """Names, first and last days."""
+    near = [(name, today - timedelta(days=begins), today - timedelta(days=ends)) for name, begins, ends in RANGES]
+    month = today.replace(day=1)
+    before = month - timedelta(days=1)
+    return [*near, ("This month", month, today), ("Last month", before.replace(day=1), before)]
 
 
 def of_report(context: RequestContext, path: str, asked: reports.Question) -> Dates:

@@ -212,7 +212,7 @@
 
   // Filters are sent as they change; a form is sent once.
   document.addEventListener("change", (event) => {
-    if (event.target.matches(".filter-bar select, form.filters select, form.filters input[type=date], form.filters input[type=checkbox]:not(.filter-switch)")) event.target.form.requestSubmit();
+    if (event.target.matches(".filter-bar select")) event.target.form.requestSubmit();
     const rows = event.target.dataset.checkAll;
     if (rows) for (const box of document.getElementById(rows).elements) if (box.type === "checkbox") box.checked = event.target.checked;
   });

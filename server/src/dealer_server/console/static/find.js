@@ -86,7 +86,7 @@
       input.value = option.dataset.value;
       box.hide();
       input.dispatchEvent(new Event("change", { bubbles: true }));
-      if (input.form?.matches("form.filters, .filter-bar")) input.form.requestSubmit();
+      if (input.form?.matches(".filter-bar")) input.form.requestSubmit();
     };
     const box = combobox(input, list, choose, true);
     const look = async () => {
