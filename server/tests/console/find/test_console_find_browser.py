@@ -152,6 +152,15 @@ async def test_days_are_chosen_by_a_range_or_two_dates_and_kept_by_tabs(
             await expect(days.get_by_label("From")).to_be_visible()
             await page.keyboard.press("Escape")
             await expect(days.get_by_label("From")).to_be_hidden()
+            await days.locator("summary").click()
+            await days.get_by_role("button", name="Month after").click()
+            await days.get_by_role("button", name="2026-02-10").click()
+            await days.get_by_role("button", name="2026-02-08").click()
+            await expect(days.get_by_label("From")).to_have_value("2026-02-08")
+            await expect(days.get_by_label("To")).to_have_value("2026-02-10")
+            assert await barriers(page) == []
+            await days.get_by_role("button", name="Apply").click()
+            await expect(days.locator("summary")).to_have_text("Date: 2026-02-08 to 2026-02-10")
 
 
 async def test_on_a_phone_filters_in_force_stay_and_the_others_fold(

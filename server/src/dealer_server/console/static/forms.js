@@ -1,4 +1,4 @@
-// What forms do beyond being sent: units in step with a choice, the sum of an order, and a preview of the install page as its brand is typed.
+// What forms do beyond being sent: units in step with a choice, the sum of an order, days in a month, and a preview of the install page as its brand is typed.
 (() => {
   "use strict";
   const all = (selector, inside = document) => inside.querySelectorAll(selector);
@@ -33,6 +33,63 @@
     if (Number(button.dataset.step) > 0) input.stepUp(); else input.stepDown();
     input.dispatchEvent(new Event("input", { bubbles: true }));
   });
+
+  // The days of a filter: typed as the console writes days, or chosen in a month, the first one and then the last.
+  const iso = (date) => date.toISOString().slice(0, 10);
+  const monthOf = (day) => {
+    const date = new Date(`${day.slice(0, 7)}-01T00:00:00Z`);
+    return Number.isNaN(date.getTime()) ? monthOf(iso(new Date())) : date;
+  };
+  const calendar = (panel, first, last) => {
+    const box = document.createElement("div"), from = { value: "" };
+    let month = monthOf(last.value || first.value);
+    box.className = "month";
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-label", "Calendar");
+    const add = (text, act, label = "", kind = "") => {
+      const button = document.createElement("button");
+      Object.assign(button, { type: "button", textContent: text, className: kind, tabIndex: -1 });
+      if (label) button.setAttribute("aria-label", label);
+      button.addEventListener("click", (event) => { event.stopPropagation(); act(); draw(); }); // it is drawn anew: the panel stays
+      box.append(button);
+      return button;
+    };
+    const turn = (months) => { month = new Date(Date.UTC(month.getUTCFullYear(), month.getUTCMonth() + months, 1)); };
+    const choose = (day) => {
+      const begun = from.value;
+      [first.value, last.value] = begun ? [begun, day].sort() : [day, day];
+      from.value = begun ? "" : day;
+    };
+    const draw = () => {
+      box.replaceChildren();
+      add("‹", () => turn(-1), "Month before");
+      const name = document.createElement("span");
+      name.className = "month-name";
+      name.textContent = month.toLocaleDateString("en-GB", { month: "long", year: "numeric", timeZone: "UTC" });
+      box.append(name);
+      add("›", () => turn(1), "Month after");
+      for (const word of ["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"]) {
+        const one = document.createElement("span");
+        Object.assign(one, { textContent: word, className: "month-head" });
+        box.append(one);
+      }
+      const before = (month.getUTCDay() + 6) % 7, today = iso(new Date());
+      for (const date = new Date(month); date.getUTCMonth() === month.getUTCMonth(); date.setUTCDate(date.getUTCDate() + 1)) {
+        const day = iso(date), inside = first.value && first.value <= day && day <= last.value;
+        const one = add(date.getUTCDate(), () => choose(day), day, `month-day${inside ? " chosen" : ""}${day === today ? " today" : ""}${date.getUTCDate() === 1 ? ` after-${before}` : ""}`);
+        one.setAttribute("aria-pressed", String(Boolean(inside)));
+      }
+    };
+    draw();
+    for (const one of [first, last]) one.addEventListener("change", () => { month = monthOf(one.value); draw(); });
+    panel.querySelector(".filter-apply").before(box);
+  };
+  for (const panel of all(".filter-panel")) {
+    const [first, last] = all("input[type=date]", panel);
+    if (!last) continue;
+    for (const one of [first, last]) Object.assign(one, { type: "text", inputMode: "numeric", placeholder: "YYYY-MM-DD", pattern: "[0-9]{4}-[0-9]{2}-[0-9]{2}" });
+    calendar(panel, first, last);
+  }
 
   // Colours as rules/brand/colour.py works them out.
   const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));

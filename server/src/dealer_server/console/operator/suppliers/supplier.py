@@ -53,6 +53,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         calls = await supplier_work.latest_calls(connection, code, CALLS)
         counts = [(label, await supplier_work.call_counts(connection, code, now - span, now)) for label, span in SPANS]
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
+        spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
         served = await supplier_work.served(connection, code, after, PAGE_SIZE + 1)
         incidents = await findings.of_supplier(connection, context, row)
     took = [one.seconds for one in calls if one.seconds is not None]
@@ -75,6 +76,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         timed=len(took),
         typical=median(took) if took else None,
         counts=counts,
+        spans=spans,
         waiting=waiting,
         served=served[:PAGE_SIZE],
         served_pages=params.pager(
