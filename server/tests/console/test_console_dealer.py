@@ -578,6 +578,8 @@ async def test_what_failed_is_sent_again_at_once(
     text = await developer.get("/console/webhooks?status=FAILED")
     count = re.search(r"Resend (\d) failed", text)
     assert count and "HTTP 500" in text and " ms</span>" in text, "what the endpoint said last"
+    hours = re.search(r"Attempts by the hour in 24 hours: (\d+) delivered, (\d+) failed", text)
+    assert hours and int(hours[2]) > 0 and f'class="tab-count">{count[1]}<' in text, "how the last day went"
     found = re.search(r'data-href="(/console/webhooks/\d+)"', text)
     assert found and "Failed after 1 attempt. Fix your endpoint, then resend." in await developer.get(found[1])
     receiver.answers = [200]
@@ -591,7 +593,9 @@ async def test_what_failed_is_sent_again_at_once(
 # The API log
 
 
-async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_part(people: People, dealer: ApiClient):
+async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_part(
+    service: Service, people: People, dealer: ApiClient
+):
     developer = people["developer"]
     assert "No refused calls" in await developer.get("/console/api-log")
     body = b'{"orderNo":"D1"}'
@@ -608,6 +612,11 @@ async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_
     other = await developer.post(f"{found[1]}/compare", {"theirs": string.replace('":"', '": "')}, 200)
     place = string.index('"D1"}') + 1
     assert f"They differ from character {place};" in other
+    path, today = "/console/api-log?path=/open-api/v1/esim/", f"{service.database.clock.now():%Y-%m-%d}"
+    row = f'data-href="{found[1]}"'
+    assert row in await developer.get(f"{path}query&from={today}&to={today}&code=101003")
+    assert "No calls match" in await developer.get(f"{path}order")
+    assert row not in await developer.get(f"{path}query&to=2020-01-01")
     await people["finance"].get("/console/api-log", 403)
     await people["finance"].get(found[1], 403)
 

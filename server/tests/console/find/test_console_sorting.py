@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from dealer_server import clock
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.db.connection import Connection
+from dealer_server.operations.suppliers.configure import set_route
 from dealer_server.store.console import orders, packages, profiles, queues, user, webhooks
 from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.console.packages import PackageFilter
 from dealer_server.store.console.profiles import ProfileFilter
 from dealer_server.store.console.webhooks import Wanted
+from dealer_server.store.suppliers.purchase import Hop
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import failed_for_good
@@ -60,6 +63,7 @@ async def _fill(service: Service, dealer: ApiClient) -> None:
         await dealer.delivered(order["orderNo"])
         await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})
         await dealer.post("/account/topup", {"amount": "5.00", "transactionId": f"T-{number}"})
+    await set_route(service.database, "TEST-STOCKOUT", [Hop("stock", "TEST-STOCKOUT", 9_000, "USD")], "test", clock.now)
     async with signed_in(service) as admin:
         for name, markup in (("A list", "20"), ("b list", "10"), ("C list", "15")):
             await admin.post("/console/price-lists", {"name": name, "basis": "PRICE", "markup": markup})

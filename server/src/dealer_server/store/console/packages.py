@@ -113,6 +113,11 @@ async def count_packages(connection: Connection, filters: PackageFilter) -> int:
     return await connection.fetchval(f"SELECT count(*) FROM {_PACKAGES} WHERE {_MATCHING}", *filters) or 0
 
 
+async def any_cost(connection: Connection) -> bool:
+    """Whether the cost of any package is known."""
+    return bool(await connection.fetchval("SELECT EXISTS (SELECT FROM route WHERE position = 0 AND cost IS NOT NULL)"))
+
+
 async def places(connection: Connection) -> list[tuple[str, str]]:
     """(code, name) of every place that packages are made for, by name."""
     rows = await connection.fetch(
