@@ -154,8 +154,8 @@ async def test_days_are_chosen_by_a_range_or_two_dates_and_kept_by_tabs(
             await expect(days.get_by_label("From")).to_be_hidden()
             await days.locator("summary").click()
             await days.get_by_role("button", name="Month after").click()
-            await days.get_by_role("button", name="2026-02-10").click()
-            await days.get_by_role("button", name="2026-02-08").click()
+            await days.get_by_role("button", name="10 February 2026", exact=True).click()
+            await days.get_by_role("button", name="8 February 2026", exact=True).click()
             await expect(days.get_by_label("From")).to_have_value("2026-02-08")
             await expect(days.get_by_label("To")).to_have_value("2026-02-10")
             assert await barriers(page) == []

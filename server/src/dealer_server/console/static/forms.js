@@ -76,7 +76,8 @@
       const before = (month.getUTCDay() + 6) % 7, today = iso(new Date());
       for (const date = new Date(month); date.getUTCMonth() === month.getUTCMonth(); date.setUTCDate(date.getUTCDate() + 1)) {
         const day = iso(date), inside = first.value && first.value <= day && day <= last.value;
-        const one = add(date.getUTCDate(), () => choose(day), day, `month-day${inside ? " chosen" : ""}${day === today ? " today" : ""}${date.getUTCDate() === 1 ? ` after-${before}` : ""}`);
+        const label = date.toLocaleDateString("en-GB", { dateStyle: "long", timeZone: "UTC" });
+        const one = add(date.getUTCDate(), () => choose(day), label, `month-day${inside ? " chosen" : ""}${day === today ? " today" : ""}${date.getUTCDate() === 1 ? ` after-${before}` : ""}`);
         one.setAttribute("aria-pressed", String(Boolean(inside)));
       }
     };
