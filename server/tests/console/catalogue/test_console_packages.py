@@ -1,6 +1,7 @@
 """The page of a package, its form, and the catalogue as a file: there, and back by the columns that a file has."""
 
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -124,6 +125,7 @@ async def test_the_list_tells_cost_and_margin_and_finds_what_is_sold_at_a_loss(s
     assert "2.00 1.80 USD -11.12 % On sale" in page, page
     losses = await see(admin, "/console/packages?margin=loss&supplier=stock")
     assert "TEST-REJECT" in losses and "TEST-ASYNC" not in losses
+    assert re.search(r"[1-9] packages? below the cost", await see(admin, "/console/packages"))
     lowest = await see(admin, "/console/packages?sort=margin")
     assert lowest.index("TEST-REJECT") < lowest.index("TEST-ASYNC"), "the lowest margin first, what is unknown last"
     unknown = await see(admin, "/console/packages?margin=unknown&q=TEST-")

@@ -43,14 +43,15 @@ async def packages(context: RequestContext) -> Html:
         )
         total = await console_packages.count_packages(connection, filters)
         places = await console_packages.places(connection)
-        costed = await console_packages.any_cost(connection)
+        costs = await console_packages.costs(connection)
         suppliers = await report.suppliers(connection)
     following = rows[PAGE_SIZE - 1].package.package_code if len(rows) > PAGE_SIZE else None
     return Html(
         packages=[(row, _margin(row)) for row in rows[:PAGE_SIZE]],
         filters=filters,
         total=total,
-        costed=costed,
+        costed=costs.known > 0,
+        losses=costs.losses,
         floor=floor,
         kinds=KINDS,
         places=places,

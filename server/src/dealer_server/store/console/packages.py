@@ -113,9 +113,21 @@ async def count_packages(connection: Connection, filters: PackageFilter) -> int:
     return await connection.fetchval(f"SELECT count(*) FROM {_PACKAGES} WHERE {_MATCHING}", *filters) or 0
 
 
-async def any_cost(connection: Connection) -> bool:
-    """Whether the cost of any package is known."""
-    return bool(await connection.fetchval("SELECT EXISTS (SELECT FROM route WHERE position = 0 AND cost IS NOT NULL)"))
+class Costs(NamedTuple):
+    """Of how many packages the cost is known, and how many of those on sale cost more than their dealer price."""
+
+    known: int
+    losses: int
+
+
+async def costs(connection: Connection) -> Costs:
+    row = await connection.fetchrow(
+        "SELECT count(*) AS known, count(*) FILTER (WHERE r.cost > (p.document ->> 'price')::bigint"
+        "  AND p.document ->> 'status' = 'ON_SALE') AS losses FROM route r JOIN package p USING (package_code)"
+        " WHERE r.position = 0 AND r.cost_currency = p.document ->> 'currency'"
+    )
+    assert row is not None, "a count has a row"
+    return Costs(**row)
 
 
 async def places(connection: Connection) -> list[tuple[str, str]]:
