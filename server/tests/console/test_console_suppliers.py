@@ -273,6 +273,10 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     assert "refused, 0 without an answer" in page
     packages = page[packages_from:]
     assert "TEST-OK" in packages and "JC016" in packages and "1.80 USD" in packages
+    listed = await see(admin, "/console/suppliers")
+    assert re.search(
+        r"rt:near .*? [0-9.]+ % of [0-9]+ calls? .*? rt:|rt:far .*? rt:near .*? % of [0-9]+ calls?", listed
+    )
 
 
 async def test_an_unconfirmed_purchase_is_settled_on_the_page_of_its_supplier(market: PurchaseFixture, admin: Browser):

@@ -39,7 +39,8 @@ async def suppliers(context: RequestContext) -> Html:
         open_purchases = await console_suppliers.open_purchases(connection)
         stock = await console_suppliers.stock(connection)
         spans = await console_suppliers.cost_spans(connection)
-        counts = {row.code: await supplier_work.call_counts(connection, row.code, since, now) for row in rows[:COUNTED]}
+        codes = [row.code for row in rows[:COUNTED]]
+        counts = await supplier_work.call_counts_of(connection, codes, since, now)
         is_test = context.parts.settings.environment == "test"
         simulated = await console_suppliers.packages_of_builtin(connection, Simulated.code) if is_test else 0
     order = params.order(context, SUPPLIERS, tuple(COLUMNS), "code")
