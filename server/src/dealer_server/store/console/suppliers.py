@@ -109,10 +109,10 @@ async def open_purchases(connection: Connection, code: str | None = None) -> lis
 async def stock(connection: Connection) -> list[StockRow]:
     """The lowest stock first."""
     rows = await connection.fetch(
-        "SELECT p.package_code, p.document ->> 'package_name' AS name, free.count AS free,"
-        " p.document ->> 'status' AS status"
-        " FROM package p CROSS JOIN LATERAL (SELECT count(*) FROM stock_profile s"
-        "  WHERE s.package_code = p.package_code AND taken_by IS NULL) free"
-        " WHERE p.document ->> 'supplier' = 'stock' OR free.count > 0 ORDER BY free.count, package_code LIMIT 500"
+        "SELECT p.package_code, p.document ->> 'package_name' AS name, coalesce(f.free, 0) AS free,"
+        " p.document ->> 'status' AS status FROM package p LEFT JOIN"
+        "  (SELECT package_code, count(*) AS free FROM stock_profile WHERE taken_by IS NULL GROUP BY package_code) f"
+        "  USING (package_code)"
+        " WHERE p.document ->> 'supplier' = 'stock' OR f.free > 0 ORDER BY 3, 1 LIMIT 500"
     )
     return [StockRow(**row) for row in rows]
