@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from html import unescape
 from typing import Any
 
@@ -182,11 +183,12 @@ def by_time(read: Any, argument: object, key: str, *, oldest_first: bool) -> Rea
 
 def reads(*, backwards: bool) -> dict[str, Read]:
     """Each list in each order; `backwards`: the other way round."""
+    sent = partial(webhooks.deliveries, now=clock.now())
     found = {
         "orders": scanned(orders.list_orders, OrderFilter(), "order_id", oldest_first=backwards),
         "profiles": scanned(profiles.list_profiles, ProfileFilter(), "profile_id", oldest_first=backwards),
-        "webhooks": scanned(webhooks.deliveries, Wanted(), "delivery_id", oldest_first=backwards),
-        "failed": scanned(webhooks.deliveries, Wanted(state="FAILED"), "delivery_id", oldest_first=backwards),
+        "webhooks": scanned(sent, Wanted(), "delivery_id", oldest_first=backwards),
+        "failed": scanned(sent, Wanted(state="FAILED"), "delivery_id", oldest_first=backwards),
         "topups": by_time(queues.topups, "PENDING", "topup_id", oldest_first=backwards),
         "all topups": by_time(queues.topups, None, "topup_id", oldest_first=backwards),
         "refunds": by_time(queues.refunds, None, "refund_id", oldest_first=backwards),
