@@ -74,10 +74,10 @@ async def test_a_process_that_is_let_in_no_more_is_not_ready_though_its_connecti
             await becomes(health, [])
             assert await session.fetch("SELECT 1")
             await connection.execute(f"ALTER ROLE {role} NOLOGIN")
-            assert await session.fetch("SELECT 1") and health.not_ready() == []
             with pytest.raises(DatabaseLost):
                 await connect(dsn)
             await becomes(health, ["database: the connection is lost"])
+            assert await session.fetch("SELECT 1")
             await connection.execute(f"ALTER ROLE {role} LOGIN")
             await becomes(health, [])
         finally:

@@ -99,6 +99,7 @@ async def test_codes_are_copied_and_times_are_the_readers_own(chromium: Chromium
     [profile] = profiles(await bought(dealer))
     options = {"permissions": ["clipboard-read", "clipboard-write"], "timezone_id": "Asia/Tokyo", "locale": "de"}
     async with visited(chromium, profile["installPageUrl"], **options) as (page, faults):
+        await page.locator("details.card:has(dl.values) > summary").click()
         for label, code in (
             ("Kopieren: SM-DP+-Adresse", profile["smdpAddress"]),
             ("Kopieren: Aktivierungscode", profile["matchingId"]),

@@ -19,7 +19,7 @@ _RIGHT_TO_LEFT = ("R", "AL", "AN")
 LABELS: Mapping[AnyNoticeType, tuple[str, str]] = {
     "LOW_BALANCE": (
         "Low balance",
-        "Below your threshold, or below 25 % and 10 % of the last top-up.",
+        "Below your threshold, or below 25 % and 10 % of the balance after your last top-up.",
     ),
     "TOPUP_REVIEWED": ("Top-up reviewed", "A top-up was approved or rejected."),
     "RECEIVER_FAILING": ("Endpoint failing", "Your callback URL does not accept webhooks."),

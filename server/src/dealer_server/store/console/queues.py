@@ -213,13 +213,13 @@ async def reviewed_orders(connection: Connection, orders: Sequence[tuple[int, in
 
 
 async def unsettled(connection: Connection, tenant_id: int) -> dict[str, int]:
-    """How many refunds of a dealer are not settled, by status; those in REVIEW are REFUNDING too."""
+    """How many refunds of a dealer are not settled: in REVIEW, or else REFUNDING."""
     row = await connection.fetchrow(_UNSETTLED, tenant_id)
-    return {"REFUNDING": row["refunding"], "REVIEW": row["review"]} if row else {}
+    return {"REFUNDING": row["unsettled"] - row["review"], "REVIEW": row["review"]} if row else {}
 
 
 _UNSETTLED = of_given_tenant(
-    f"SELECT count(*) AS refunding, count(*) FILTER (WHERE {_REVIEWED}) AS review FROM refund r"
+    f"SELECT count(*) AS unsettled, count(*) FILTER (WHERE {_REVIEWED}) AS review FROM refund r"
     " WHERE r.tenant_id = $1 AND r.status = 'REFUNDING'",
     1,
 )
