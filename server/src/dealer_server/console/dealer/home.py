@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from dealer_server.console.dealer import findings
+from dealer_server.console.shared import reports
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
 from dealer_server.db.connection import Connection
-from dealer_server.rules.money import money
 from dealer_server.rules.reports import recent as rules
 from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.rules.reports.recent import Recent, days_left
@@ -82,8 +82,8 @@ async def home(context: RequestContext) -> Html:
         days_left=left if left is not None and left <= LASTS_DAYS else None,
         packages=packages,
         starts=[start_of(day) for day in recent.days],
-        spent=_amounts(recent.sums, wallet.currency),
-        before=_before(recent, wallet.currency),
+        spent=reports.amounts(recent.sums, "revenue", wallet.currency),
+        before=reports.chart_before(recent.before, wallet.currency),
         incidents=incidents,
         health=receiver_health(endpoint),
         steps=steps,
@@ -101,17 +101,6 @@ async def _recent(connection: Connection, context: RequestContext, currency: str
     today = day_of(context.now)
     days = await report.by_day(connection, Filter(rules.compared(today), context.tenant_id))
     return rules.recent(days, currency, today)
-
-
-def _before(recent: Recent, currency: str) -> tuple[str, list[float]] | None:
-    """None where nothing was spent then."""
-    amounts = _amounts(recent.before, currency)
-    return (f"The {len(amounts)} days before", amounts) if any(amounts) else None
-
-
-def _amounts(sums: Sequence[Sums], currency: str) -> list[float]:
-    """What was spent on each day."""
-    return [float(money.text(one.revenue, currency)) for one in sums]
 
 
 async def _packages(connection: Connection, context: RequestContext) -> list[Bought]:

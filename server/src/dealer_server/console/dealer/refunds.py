@@ -66,9 +66,7 @@ async def export(context: RequestContext) -> Download:
 async def _read(
     connection: Connection, context: RequestContext, seen: int | None, size: int, *, oldest_first: bool
 ) -> ListPage[RefundRow]:
-    """Each refund stands in one tab: those in review are not among the ones being refunded."""
     status = params.one_of(context.query, "status", STATES)
-    status = "UNDER_WAY" if status == "REFUNDING" else status
     rows = await queues.refunds(connection, status, seen, size + 1, context.tenant_id, oldest_first=oldest_first)
     return ListPage(rows[:size], rows[size - 1].refund_id if len(rows) > size else None)
 

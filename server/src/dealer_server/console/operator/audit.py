@@ -22,8 +22,6 @@ _PAGES = {"orderNo": "/console/orders/", "profileId": "/console/profiles/", "pac
 """Of what a fact names, where that is never removed."""
 _SILENT = ("", "0", "no", "none", "off", "ACTIVE")
 """What says nothing of something new."""
-
-
 _AMOUNTS = ("amount", "balance", "creditLimit", "lowBalanceThreshold")
 
 

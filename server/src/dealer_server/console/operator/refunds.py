@@ -10,7 +10,6 @@ from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_FINANCE, OPERATORS
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Download, Html, Redirect, RequestContext
-from dealer_server.db.connection import Connection
 from dealer_server.operations.errors import OperatorError, require_reason
 from dealer_server.operations.refunds import review
 from dealer_server.rules.money import money
@@ -53,7 +52,7 @@ async def refunds(context: RequestContext) -> Html:
         context,
         REFUNDS,
         TABS,
-        _load,
+        queues.refunds,
         lambda row: row.refund_id,
         "refund",
         waiting=waiting,
@@ -61,19 +60,11 @@ async def refunds(context: RequestContext) -> Html:
     )
 
 
-async def _load(
-    connection: Connection, status: str | None, seen: int | None, limit: int, *, oldest_first: bool
-) -> list[RefundRow]:
-    """Each refund stands in one tab: those in review are not among the ones being refunded."""
-    shown = "UNDER_WAY" if status == "REFUNDING" else status
-    return await queues.refunds(connection, shown, seen, limit, oldest_first=oldest_first)
-
-
 @download(f"{REFUNDS}.csv", OPERATORS, listing=True)
 async def export(context: RequestContext) -> Download:
     """All refunds of the tab, the newest first."""
     await params.record_export(context, "refunds.export", None, ("status",))
-    return exported(context, "refunds", TABS, _load, lambda row: row.refund_id, COLUMNS)
+    return exported(context, "refunds", TABS, queues.refunds, lambda row: row.refund_id, COLUMNS)
 
 
 @action(f"{REFUNDS}/{{number}}/approve", OPERATOR_FINANCE)
@@ -93,7 +84,7 @@ async def reject_refund(context: RequestContext) -> Redirect:
 @action(f"{REFUNDS}/selected", OPERATOR_FINANCE, "operator/refund_selection.html")
 async def select(context: RequestContext) -> Html:
     """What would be decided together, before anything is."""
-    picked = _picked(context.form)
+    picked = params.picked(context.form, PICK, "refund")
     ids = [found for number in picked if (found := identity.refund_id(number)) is not None]
     async with context.parts.database.connection() as connection:
         rows = await queues.refunds(connection, "REVIEW", None, PAGE_SIZE, only=ids, oldest_first=True)
@@ -110,7 +101,7 @@ async def decide(context: RequestContext) -> Redirect:
     if verdict == "reject":
         require_reason(reason, "a rejection needs a reason, for the audit log")
     done, left = 0, list[str]()
-    for number in _picked(context.form):
+    for number in params.picked(context.form, PICK, "refund"):
         try:
             await _decide(context, number, verdict, reason)
             done += 1
@@ -118,14 +109,6 @@ async def decide(context: RequestContext) -> Redirect:
             left.append(str(why))
     told = f"{many(done, 'refund')} {'approved; the credits follow' if verdict == 'approve' else 'rejected'}"
     return Redirect(REFUNDS, "; ".join([told, *left]), failed=not done)
-
-
-def _picked(form: Mapping[str, str]) -> list[str]:
-    """Raises OperatorError."""
-    numbers = [name.removeprefix(PICK) for name in form if name.startswith(PICK)]
-    if not 1 <= len(numbers) <= PAGE_SIZE:
-        raise OperatorError(f"choose 1 to {PAGE_SIZE} refunds; these are {len(numbers)}")
-    return numbers
 
 
 def _verdict(form: Mapping[str, str]) -> Verdict:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import NotFound, RequestContext
+from dealer_server.operations.errors import OperatorError
 from dealer_server.rules.orders import identity
 from dealer_server.store.audit import audit_log
 
@@ -49,6 +50,15 @@ def path_number(context: RequestContext, name: str) -> int:
 
 def one_of(fields: Mapping[str, str], name: str, values: tuple[Word, ...]) -> Word | None:
     return next((value for value in values if value == fields.get(name)), None)
+
+
+def picked(form: Mapping[str, str], prefix: str, word: str) -> list[str]:
+    """What was chosen of a list: its boxes are named `prefix` and a number or code. Raises OperatorError where that is
+    nothing, or more than a page."""
+    chosen = [name.removeprefix(prefix) for name in form if name.startswith(prefix)]
+    if not 1 <= len(chosen) <= PAGE_SIZE:
+        raise OperatorError(f"choose 1 to {PAGE_SIZE} {word}s; these are {len(chosen)}")
+    return chosen
 
 
 def day(fields: Mapping[str, str], name: str, *, after: bool = False) -> datetime | None:

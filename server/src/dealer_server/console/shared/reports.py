@@ -135,16 +135,17 @@ def grouping(keys: Sequence[str], word: str) -> list[tuple[str, str]]:
 
 def chart(found: Report, names: Mapping[str, str]) -> list[tuple[str, list[float]]]:
     """`names`: what each line is called, by property of Sums."""
-    return [(title, _amounts(found.series, name, found.currency)) for name, title in names.items()]
+    return [(title, amounts(found.series, name, found.currency)) for name, title in names.items()]
 
 
-def chart_before(found: Report, name: str) -> tuple[str, list[float]] | None:
-    """The same property on as many days before; None where nothing was then."""
-    amounts = _amounts(found.before, name, found.currency)
-    return (f"The {len(amounts)} days before", amounts) if any(amounts) else None
+def chart_before(before: Sequence[Sums], currency: str) -> tuple[str, list[float]] | None:
+    """The revenue of as many days before; None where nothing was then."""
+    revenues = amounts(before, "revenue", currency)
+    return (f"The {len(revenues)} days before", revenues) if any(revenues) else None
 
 
-def _amounts(sums: Sequence[Sums], name: str, currency: str) -> list[float]:
+def amounts(sums: Sequence[Sums], name: str, currency: str) -> list[float]:
+    """A property of each, in major units."""
     return [float(money.text(getattr(one, name), currency)) for one in sums]
 
 

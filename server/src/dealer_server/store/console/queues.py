@@ -131,9 +131,9 @@ async def refunds(
     oldest_first: bool,
 ) -> list[RefundRow]:
     """By status, after the one seen last; of all dealers or of one. REVIEW: those that wait for an operator, all or
-    `only` these; UNDER_WAY: the others that are not settled."""
+    `only` these; REFUNDING: the others that are not settled."""
     order = pages.by_id(oldest_first=oldest_first)
-    unsettled = status in ("REVIEW", "UNDER_WAY")
+    unsettled = status in ("REVIEW", "REFUNDING")
     found = (
         _UNSETTLED_REFUNDS
         if unsettled

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from dealer_server.console.find.tabs import Tab
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -52,15 +53,6 @@ class PlaceView(NamedTuple):
     @property
     def first(self) -> Package:
         return self.packages[0].package
-
-
-class Tab(NamedTuple):
-    """A part of the world. `listed`: how many packages."""
-
-    name: str
-    href: str
-    listed: int
-    current: bool
 
 
 @page(CATALOGUE, DEALERS, "dealer/buying/catalogue.html", MenuEntry("Catalogue", "building-store", 15))
@@ -141,7 +133,7 @@ def _tabs(context: RequestContext, fitting: Iterable[OnSale], part: str | None) 
     parts = [("All", "", counts.total()), *parts, *([(GLOBAL, GLOBAL, counts[""])] if counts[""] else [])]
     chosen = GLOBAL if part == "" else part or ""
     return [
-        Tab(name, params.address(CATALOGUE, kept | {"part": value}), listed, value == chosen)
+        Tab(name, params.address(CATALOGUE, kept | {"part": value}), value == chosen, listed=f"{listed:,}")
         for name, value, listed in parts
     ]
 

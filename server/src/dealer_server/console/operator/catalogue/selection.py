@@ -8,7 +8,6 @@ from dealer_server.console.operator.catalogue.package import PACKAGES
 from dealer_server.console.shared import params
 from dealer_server.console.shared.forms.confirmation import confirmed
 from dealer_server.console.shared.page import action
-from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Answer, Html, Redirect, RequestContext
@@ -32,7 +31,7 @@ Verdict = Literal["ON_SALE", "OFF_SALE", "LIST"]
 async def select(context: RequestContext) -> Html:
     """What would be changed together, before anything is."""
     async with context.parts.database.connection() as connection:
-        found = await console_packages.by_code(connection, _picked(context.form))
+        found = await console_packages.by_code(connection, params.picked(context.form, PICK, "package"))
         lists = await store.price_list.listed(connection)
     packages = [found[code] for code in sorted(found)]
     return Html(200 if packages else 400, packages=packages, lists=lists, verdict=_verdict(context.form), pick=PICK)
@@ -41,7 +40,7 @@ async def select(context: RequestContext) -> Html:
 @action(DECIDE, OPERATOR_ADMINS)
 async def decide(context: RequestContext) -> Answer:
     """All of them, or none. Raises OperatorError."""
-    codes, verdict = _picked(context.form), _verdict(context.form)
+    codes, verdict = params.picked(context.form, PICK, "package"), _verdict(context.form)
     if verdict == "LIST":
         return await _set_on_list(context, codes)
     changed = await set_package_status(context.parts.database, codes, verdict, context.author, lambda: context.now)
@@ -85,14 +84,6 @@ def _prices(form: Mapping[str, str], packages: Mapping[str, Package]) -> dict[st
         code: money.text(max(money.marked_up(one.price, markup, one.currency), money.unit(one.currency)), one.currency)
         for code, one in packages.items()
     }
-
-
-def _picked(form: Mapping[str, str]) -> list[str]:
-    """Raises OperatorError."""
-    codes = [name.removeprefix(PICK) for name in form if name.startswith(PICK)]
-    if not 1 <= len(codes) <= PAGE_SIZE:
-        raise OperatorError(f"choose 1 to {PAGE_SIZE} packages; these are {len(codes)}")
-    return codes
 
 
 def _verdict(form: Mapping[str, str]) -> Verdict:

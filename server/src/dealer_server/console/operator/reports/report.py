@@ -28,7 +28,7 @@ async def show_report(context: RequestContext) -> Html:
         400 if asked.problem else 200,
         report=found,
         chart=reports.chart(found, {"revenue": "Revenue", "margin": "Margin"} if costed else {"revenue": "Revenue"}),
-        before=reports.chart_before(found, "revenue"),
+        before=reports.chart_before(found.before, found.currency),
         dates=dates.of_report(context, REPORTS, asked),
         keys=[(name, reports.WORDS[name]) for name in KEYS],
         by=reports.grouping(KEYS, "By"),
