@@ -23,10 +23,9 @@ JOBS = 10
 @page(RESEND, OPERATORS, "operator/resending.html")
 async def resending(context: RequestContext) -> Html:
     """What may be chosen, beginning with the dealer that the address names; and the latest jobs."""
-    async with context.parts.database.connection() as connection:
-        dealer = await choice.dealer(connection, context.query.get("dealer"))
     jobs = await resend.jobs(context.parts.database, JOBS)
     async with context.parts.database.connection() as connection:
+        dealer = await choice.dealer(connection, context.query.get("dealer"))
         names = await search.names(connection, [job.tenant_id for job in jobs if job.tenant_id])
     return Html(dealer=dealer, jobs=jobs, names=names, states=get_args(Resendable), events=EVENT_TYPES)
 
