@@ -130,6 +130,29 @@ async def test_bad_input_is_named(dealer: ApiClient, path: str, call: dict[str, 
     assert reply.code == code and named in reply.message, reply
 
 
+async def test_a_long_list_is_counted_to_10000_and_once_a_minute(
+    service: Service, dealer: ApiClient, receiver: Receiver
+):
+    await bought(dealer, receiver)
+    assert (await dealer.post(LOG)).data["pager"]["total"] == 2
+    async with service.database.connection() as connection:
+        tenant_id = await connection.fetchval(
+            "INSERT INTO webhook_delivery"
+            " (tenant_id, order_id, event_type, order_version, state, created_at, finished_at)"
+            " SELECT tenant_id, order_id, 'DELIVERY_UPDATED', 0, 'SUPERSEDED', created_at, created_at"
+            " FROM webhook_delivery, generate_series(1, 10000)"
+            " WHERE tenant_id = $1 AND event_type = 'ORDER_PAID' RETURNING tenant_id",
+            int(dealer.tenant_id),
+        )
+        assert (await dealer.post(LOG)).data["pager"]["total"] == 10_001
+        assert (await dealer.post(LOG, {"status": "DELIVERED"})).data["pager"]["total"] == 2
+        await connection.execute(
+            "DELETE FROM webhook_delivery WHERE tenant_id = $1 AND state = 'SUPERSEDED'", tenant_id
+        )
+    reply = await dealer.post(LOG)
+    assert (len(reply.data["deliveries"]), reply.data["pager"]["total"]) == (2, 10_001)
+
+
 async def test_dealer_resends_a_delivery(dealer: ApiClient, receiver: Receiver):
     order_no = await bought(dealer, receiver)
     [paid] = await deliveries_of(dealer, orderNo=order_no, eventType="ORDER_PAID")

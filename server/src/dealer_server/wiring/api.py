@@ -43,6 +43,7 @@ from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.recharges.place import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.wallets.query_balance import BalanceBatcher
+from dealer_server.operations.webhooks.delivery_counts import DeliveryCounts
 from dealer_server.rules.esim import qr as drawing
 from dealer_server.rules.orders.model import Item, Profile
 from dealer_server.rules.refunds.refund import Way
@@ -137,6 +138,7 @@ async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) 
         links=shared.links,
         clock=now,
         callbacks=callback_policy(settings),
+        delivery_counts=DeliveryCounts(),
         master_keys=settings.master_keys,
         outbound=await stack.enter_async_context(Outbound(callback_policy(settings))),
         recharges=recharges,

@@ -20,6 +20,7 @@ from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.recharges.place import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.wallets.query_balance import BalanceBatcher
+from dealer_server.operations.webhooks.delivery_counts import DeliveryCounts
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.store.console.api_log import Step
@@ -48,6 +49,7 @@ class Parts(msgspec.Struct, frozen=True):
     links: Links
     clock: Clock
     callbacks: Policy
+    delivery_counts: DeliveryCounts
     master_keys: MasterKeys
     outbound: Outbound
     recharges: RechargeBatcher

@@ -1,6 +1,9 @@
 """The routes of webhooks: the callback URL, a sample event, the log of deliveries."""
 
+from collections.abc import Awaitable
+
 from dealer_server.api.routes.route import Parts, route
+from dealer_server.db.database import Database
 from dealer_server.operations.cache import Caller
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.webhooks import sample_event
@@ -90,7 +93,10 @@ async def send_test(parts: Parts, caller: Caller, _: calls.Empty) -> calls.Webho
     ),
 )
 async def list_deliveries(parts: Parts, caller: Caller, call: calls.DeliveryList) -> calls.Deliveries:
-    return await parts.lists.run(lambda reads: endpoint.list_deliveries(reads, caller.tenant_id, call), exact=True)
+    def read(reads: Database) -> Awaitable[calls.Deliveries]:
+        return endpoint.list_deliveries(reads, parts.delivery_counts, caller.tenant_id, call)
+
+    return await parts.lists.run(read, exact=True)
 
 
 @route(

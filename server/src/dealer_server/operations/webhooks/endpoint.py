@@ -9,6 +9,7 @@ from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.operations.paging import paged, utc, window
+from dealer_server.operations.webhooks.delivery_counts import DeliveryCounts
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.refusal import CallbackUrlRefused, OrderNotFound, StatusForbids
 from dealer_server.rules.webhooks import endpoint
@@ -108,7 +109,9 @@ async def webhook_state(database: Database, tenant_id: int) -> WebhookState:
     )
 
 
-async def list_deliveries(database: Database, tenant_id: int, call: calls.DeliveryList) -> calls.Deliveries:
+async def list_deliveries(
+    database: Database, counts: DeliveryCounts, tenant_id: int, call: calls.DeliveryList
+) -> calls.Deliveries:
     """/webhook/delivery/list: newest first, each with its attempts of the last 30 days. Raises 000108."""
     pager = call.pager or calls.Pager()
     order_id = None if call.order_no is None else identity.order_id(call.order_no)
@@ -124,7 +127,7 @@ async def list_deliveries(database: Database, tenant_id: int, call: calls.Delive
     )
     async with database.connection() as connection:
         deliveries = await log.page(connection, tenant_id, matching, window(pager))
-        total = await log.count(connection, tenant_id, matching)
+        total = await counts.count(connection, tenant_id, matching)
         page = deliveries[: pager.page_size]
         attempts = await log.attempts(connection, tenant_id, [delivery.delivery_id for delivery in page])
     after = page[-1].delivery_id if len(deliveries) > len(page) else None

@@ -7,6 +7,7 @@ A program runs on a schema that is newer than it is if every migration it does n
 import asyncio
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
@@ -55,11 +56,13 @@ class TablesInUse(Exception):
     """A migration did not get the lock of a table; what it did was rolled back."""
 
 
-def known() -> list[Migration]:
+@cache
+def known() -> Sequence[Migration]:
+    """Those of this program, oldest first."""
     files = sorted(
         (file for file in resources.files(__name__).iterdir() if file.name.endswith(".sql")), key=lambda file: file.name
     )
-    return [Migration(int(file.name[:4]), file.name[5:-4], file.read_text()) for file in files]
+    return tuple(Migration(int(file.name[:4]), file.name[5:-4], file.read_text()) for file in files)
 
 
 async def applied(connection: Connection) -> set[int]:
