@@ -2,6 +2,13 @@
 
 from collections.abc import Sequence
 
+from asyncpg.protocol import protocol
+
+# asyncpg asks an abstract class about each element of an array, whether it is an array too: a third of what sending one
+# takes. What is sent as an array is one of these (docs/decisions/0073-elements-of-arrays.md).
+ARRAY_TYPES = (list, tuple, set, frozenset)
+protocol.__dict__["IterableABC"] = ARRAY_TYPES
+
 
 def columns(rows: Sequence[Sequence[object]], width: int) -> list[list[object]]:
     """One array per column, also where there are no rows."""
