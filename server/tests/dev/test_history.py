@@ -1,18 +1,22 @@
 """The business that a new data folder of `dealer-server dev` begins with."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import asyncpg
 import httpx2
 import msgspec
 import pytest
 
-from dealer_server.dev import catalogue, history, lives
+from dealer_server.dev import catalogue, history, lives, payments, receivers
 from dealer_server.dev.run import Demo
 from dealer_server.rules.lifecycle.use import USES, use
+from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
+from dealer_server.store.orders.past import PastOrder
 from support.api_client import ApiClient
 from support.databases import postgres_folder
 from support.processes import environment, run, running
@@ -25,6 +29,10 @@ PACKAGES = {package.package_code: package for package in catalogue.catalogue("te
 def folder() -> Iterator[Path]:
     with postgres_folder() as one:
         yield one
+
+
+def _told(past: PastOrder) -> list[tuple[str, int, datetime]]:
+    return [(event_type, order.version, at) for event_type, order, at in past.told]
 
 
 def test_orders_fill_the_days_before_now_and_no_two_profiles_have_the_same_id():
@@ -51,21 +59,49 @@ def test_every_folder_begins_with_the_same_business():
 def test_esims_live_as_their_orders_ids_tell_and_in_every_way_there_is():
     sold = history.sold(history.DEMO, PACKAGES, 30, NOW)
     first, again = ([lives.lived(one, number, NOW) for number, one in enumerate(sold, 1)] for _ in range(2))
-    assert [(one.lives, one.events, one.reported) for one in first] == [
-        (one.lives, one.events, one.reported) for one in again
+    assert [(one.lives, _told(one), one.reported) for one in first] == [
+        (one.lives, _told(one), one.reported) for one in again
     ]
     orders = [one.order for one in first]
     uses = {use(esim) for order in orders for esim in order.profiles if not esim.cancelled}
     assert uses == set(USES) - {"PENDING"}
     assert {order.delivery_status for order in orders} == {"DELIVERED", "FAILED"}
     for one in first:
-        assert [version for _, version, _ in one.told] == sorted(version for _, version, _ in one.told)
-        assert one.told[-1][1] == one.order.version and one.order.updated_at <= NOW
+        assert [version for _, version, _ in _told(one)] == sorted(version for _, version, _ in _told(one))
+        assert one.told[-1].order == one.order and one.order.updated_at <= NOW
         assert one.order.refund_amount == (one.order.amount if one.refund else 0)
 
 
+@pytest.mark.parametrize("dealer", (history.DEMO, *history.OTHERS))
+def test_the_balance_pays_every_order_and_what_is_left_at_last_is_the_dealers(dealer: history.Dealer):
+    sold = history.sold(dealer, PACKAGES, 30, NOW)
+    orders = [lives.lived(one, number, NOW) for number, one in enumerate(sold, 1)]
+    begun, topups = payments.payments(dealer, orders, NOW)
+    approved = [(one.reviewed_at, one.amount) for one in topups if one.status == "APPROVED"]
+    moves = [*approved, *((identity.created_at(one.order.order_id), -one.order.amount) for one in orders)]
+    moves += [(one.refund.settled_at, one.order.refund_amount) for one in orders if one.refund]
+    balance = begun
+    for at, amount in sorted(moves):
+        assert at <= NOW
+        balance += amount
+        assert balance >= 0
+    assert len(approved) > 1 and balance == dealer.balance * money.SCALE
+    assert [one.status for one in topups[len(approved) :]] == ["REJECTED", "PENDING"] * dealer.asks
+    assert len({one.topup_id for one in topups}) == len({one.transaction_id for one in topups}) == len(topups)
+
+
+def test_a_made_up_receiver_refuses_some_first_attempts_but_nothing_of_the_last_minute():
+    harbour, before = history.OTHERS[1], NOW - timedelta(hours=1)
+    made = [receivers.attempts(harbour, delivery_id, before, NOW) for delivery_id in range(100)]
+    assert {len(attempts) for attempts in made} == {1, 2}
+    for attempts in made:
+        assert [one.http_status for one in attempts[:-1]] == [503] * (len(attempts) - 1)
+        assert attempts[-1].http_status == 200 and before <= attempts[0].started_at < attempts[-1].ended_at < NOW
+    assert [receivers.attempts(harbour, number, NOW, NOW)[-1].ended_at for number in range(100)] == [NOW] * 100
+
+
 async def test_dev_begins_with_it_and_goes_on_from_there(folder: Path):
-    arguments = ("dev", "--json", "--port", "0", "--data", str(folder / "data"), "--history", "5")
+    arguments = ("dev", "--json", "--port", "0", "--data", str(folder / "data"), "--history", "12")
     counted: list[int] = []
     for _ in range(2):  # the second start finds the folder as the first one left it
         async with running(*arguments, env=environment(None), ready=False) as process:
@@ -78,8 +114,27 @@ async def test_dev_begins_with_it_and_goes_on_from_there(folder: Path):
                 placed = await client.order()
                 assert (await client.delivered(placed.data["orderNo"]))["orderStatus"] == "COMPLETED"
             env = environment(None) | said.env
-            listed = await run("tenant", "list", env=env)
-            assert all(dealer.name in listed.out for dealer in history.OTHERS)
+            listed = await run("tenant", "list", "--json", env=env)
+            tenants = {one["name"]: one["tenantId"] for one in map(json.loads, listed.out.splitlines())}
+            for dealer in history.OTHERS:  # who receive webhooks, at another port since the second start
+                given = ("--tenant", tenants[dealer.name], "--state", "DELIVERED", "--since", "8h", "--yes", "--wait")
+                resent = await run("webhook", "resend", *given, env=env)
+                assert resent.status == 0, resent.out
             audited = await run("audit", env=env)
             assert audited.status == 0, audited.out
+            attempts = await _last_attempts_of_resent(said.env["DATABASE_URL"])
+            assert len(attempts) > 10 and set(attempts) == {200}
     assert counted[1] == counted[0] + 1 > 20
+
+
+async def _last_attempts_of_resent(dsn: str) -> list[int]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch(
+            "SELECT last.http_status FROM webhook_delivery d CROSS JOIN LATERAL ("
+            " SELECT http_status FROM webhook_attempt a WHERE a.tenant_id = d.tenant_id"
+            " AND a.delivery_id = d.delivery_id ORDER BY number DESC LIMIT 1) last WHERE d.trigger = 'RESEND'"
+        )
+    finally:
+        await connection.close()
+    return [row["http_status"] for row in rows]

@@ -25,18 +25,24 @@ IDS_OF_A_SECOND = 900_000
 
 class Dealer(NamedTuple):
     """A dealer whose business is the same in each new data folder. `orders_a_day`: on the last day. `balance`: what is
-    left of the money, in USD. `seed`: ten apart, as ids of a second follow from them."""
+    left of the money, in USD. `seed`: ten apart, as ids of a second follow from them. `tops_up`: by how many USD at a
+    time; `asks`: a top-up waits for review. `receives_days`: since when the dealer receives webhooks, 0: not at all;
+    `refuses_each`: of so many webhooks one is refused at its first attempt, 0: none."""
 
     name: str
     orders_a_day: float
     balance: int
     seed: int
+    tops_up: int
+    receives_days: int = 0
+    refuses_each: int = 0
+    asks: bool = False
 
 
-DEMO = Dealer("Demo dealer", orders_a_day=20, balance=1_000, seed=20)
+DEMO = Dealer("Demo dealer", 20, balance=1_000, seed=20, tops_up=500)
 OTHERS = (
-    Dealer("Alpine Travel", orders_a_day=28, balance=2_480, seed=30),
-    Dealer("Harbour Mobile", orders_a_day=9, balance=315, seed=40),
+    Dealer("Alpine Travel", 28, balance=2_480, seed=30, tops_up=1_000, receives_days=14),
+    Dealer("Harbour Mobile", 9, balance=315, seed=40, tops_up=250, receives_days=9, refuses_each=11, asks=True),
 )
 
 

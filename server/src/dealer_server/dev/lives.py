@@ -19,7 +19,7 @@ from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.refunds import refund
 from dealer_server.rules.refunds.refund import Part, Scope
-from dealer_server.store.orders.past import PastOrder, PastRefund
+from dealer_server.store.orders.past import PastOrder, PastRefund, Told
 
 FAILED, GIVEN_BACK = 0.02, 0.03
 """Of all orders."""
@@ -55,13 +55,15 @@ class _State(NamedTuple):
 def lived(sold: Sold, number: int, now: datetime) -> PastOrder:
     """The order until now. `number` counts those of its dealer. Who that is, is known to who writes it."""
     chance = Random(sold.order_id)
-    order, at = _placed(sold, number), identity.created_at(sold.order_id) + timedelta(seconds=sold.delivered_seconds)
+    order, placed_at = _placed(sold, number), identity.created_at(sold.order_id)
+    at, paid = placed_at + timedelta(seconds=sold.delivered_seconds), Told("ORDER_PAID", order, placed_at)
     fate = chance.random()
     if fate < FAILED:
-        return _failed(order, at)
+        return _failed(order, at, paid)
     answers = {profile.profile_id: _codes(profile.profile_id, sold.package) for profile in order.profiles}
     delivered = delivery.allocate(order, answers, frozenset([0]), at)
-    past = PastOrder(delivered, at, {one.profile_id: _begun(sold.package, at) for one in delivered.profiles})
+    begun = {one.profile_id: _begun(sold.package, at) for one in delivered.profiles}
+    past = PastOrder(delivered, at, begun, [paid, Told("DELIVERY_UPDATED", delivered, at)])
     asked_at = at + chance.uniform(0.2, 30) * HOUR
     if fate < FAILED + GIVEN_BACK and asked_at < now:
         return _given_back(past, asked_at, chance.choice(REMARKS), "dealer")
@@ -87,13 +89,13 @@ def _begun(package: Package, at: datetime) -> Lifecycle:
     return Lifecycle(at + package.unused_valid_days * DAY, package.duration * 86_400)
 
 
-def _failed(order: Order, at: datetime) -> PastOrder:
+def _failed(order: Order, at: datetime, paid: Told) -> PastOrder:
     """Its supplier could not deliver: it is refunded at once."""
     ids = frozenset(profile.profile_id for profile in order.profiles)
     failed = delivery.allocate(order, dict.fromkeys(ids, Failed()), frozenset([0]), at)
     held = refund.hold(failed, ids, at)
-    return _given_back(PastOrder(held, None, {}, [("DELIVERY_UPDATED", held.version, at)]), at,
-                       "Could not be delivered", "system")  # fmt: skip
+    past = PastOrder(held, None, {}, [paid, Told("DELIVERY_UPDATED", held, at)])
+    return _given_back(past, at, "Could not be delivered", "system")
 
 
 def _given_back(past: PastOrder, at: datetime, remark: str, author: str) -> PastOrder:
@@ -105,10 +107,10 @@ def _given_back(past: PastOrder, at: datetime, remark: str, author: str) -> Past
     scope = Scope({0: ids} if author == "system" else None)
     refund_id = identity.first_id_at(int(at.timestamp())) + order.order_id % identity.SEQUENCE
     after = refund.credit(order, parts, settled_at)
-    events = [("DELIVERY_UPDATED", after.version, settled_at), ("REFUND_COMPLETED", after.version, settled_at)]
+    told = [Told("DELIVERY_UPDATED", after, settled_at), Told("REFUND_COMPLETED", after, settled_at)]
     return past._replace(
         order=after,
-        events=[*past.events, *events],
+        told=[*past.told, *told],
         refund=PastRefund(refund_id, scope.digest, parts, remark, author, at, settled_at),
     )
 
@@ -123,14 +125,14 @@ def _used(past: PastOrder, package: Package, chance: Random, now: datetime) -> P
         )
     ]
     states.sort(key=lambda state: state.at)
-    order, lives, events = past.order, {**past.lives}, [*past.events]
+    order, lives, told = past.order, {**past.lives}, [*past.told]
     for at, profile, life in states:
         after = delivery.with_profiles(order, {profile.profile_id: profile}, at)
         if after is not order:
-            events.append(("DELIVERY_UPDATED", after.version, at))
+            told.append(Told("DELIVERY_UPDATED", after, at))
         order, lives[profile.profile_id] = after, life
     reported = {profile.profile_id: at for at, profile, _ in states}
-    return past._replace(order=order, lives=lives, events=events, reported=reported)
+    return past._replace(order=order, lives=lives, told=told, reported=reported)
 
 
 def _states(profile: Profile, life: Lifecycle, reports: Sequence[Report], now: datetime) -> Iterator[_State]:

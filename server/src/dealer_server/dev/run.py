@@ -6,40 +6,28 @@ import json
 import os
 import secrets
 import shlex
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from dealer_server import clock, logs, settings, sockets, store
-from dealer_server.db.connection import Connection, connect
+from dealer_server.db.connection import connect
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import KEY_BYTES, credential_context
-from dealer_server.dev import catalogue, cluster, embedded, history, instance, lives
-from dealer_server.dev.history import Dealer
-from dealer_server.operations.catalogue import load_stock
-from dealer_server.operations.catalogue.import_packages import put_packages
-from dealer_server.operations.tenants.create import create_within
+from dealer_server.dev import cluster, embedded, history, instance, receivers, seed
 from dealer_server.operations.tenants.list import list_tenants
-from dealer_server.operations.tenants.set_terms import Terms
 from dealer_server.operations.users import accounts
 from dealer_server.operations.users.password import Passwords
-from dealer_server.rules.esim import iccid
-from dealer_server.rules.money import money
 from dealer_server.settings import Settings
 from dealer_server.store import schema
 from dealer_server.store.distribution.distribute import distribute
 from dealer_server.store.notices import recipients
 from dealer_server.store.notices.recipients import Setting
-from dealer_server.store.orders import past
 from dealer_server.wiring import listening, process
 from dealer_server.wiring.listening import Listening
 
 HOST = "127.0.0.1"
-DEMO_STOCK = "DEMO-STOCK"
 OPERATOR, DEALER = "operator", "dealer"
-DEMO_CODES = 1_000
 CLUSTER_SHARDS = 8
 
 
@@ -89,10 +77,11 @@ async def run(
     try:
         opened = _settings(folder, database.dsn, api.getsockname()[1], speed)
         await _migrate(database.dsn, distributed=on_cluster)
-        demo = await _seeded(opened, days)
-        bound = Listening(api, listening.console(opened), supplier_events=listening.supplier_events(opened))
-        with instance.announced(demo.base_url, demo.env):
-            await process.run(opened, listening=bound, worker=True, ready=lambda _: _show(demo, as_json), stop=stop)
+        async with receivers.running(history.OTHERS) as receiving:
+            demo = await _seeded(opened, days, receiving)
+            bound = Listening(api, listening.console(opened), supplier_events=listening.supplier_events(opened))
+            with instance.announced(demo.base_url, demo.env):
+                await process.run(opened, listening=bound, worker=True, ready=lambda _: _show(demo, as_json), stop=stop)
     finally:
         database.stop()
 
@@ -135,16 +124,19 @@ async def _migrate(dsn: str, *, distributed: bool) -> None:
         await connection.close()
 
 
-async def _seeded(opened: Settings, days: int) -> Demo:
-    """The demo dealer; where the database is new it is created, with catalogue and stock."""
+async def _seeded(opened: Settings, days: int, receiving: str) -> Demo:
+    """The demo dealer; where the database is new it is created, with catalogue and stock. `receiving`: the address at
+    which made-up dealers receive webhooks."""
     database = await Database.open(opened.database_url)
     try:
-        demo_dealers = [dealer for dealer in await list_tenants(database) if dealer.name == history.DEMO.name]
-        if demo_dealers:
-            app_key = demo_dealers[0].app_key
-            await _put_new_scripts(database)
+        tenants = {dealer.name: dealer for dealer in await list_tenants(database)}
+        if demo := tenants.get(history.DEMO.name):
+            app_key = demo.app_key
+            await seed.put_new_scripts(database)
+            others = [(one, int(tenants[one.name].tenant_id)) for one in history.OTHERS if one.name in tenants]
+            await receivers.move(database, others, receiving, clock.now)
         else:
-            app_key = await _seed(database, opened, days)
+            app_key = await seed.seed(database, opened, days, receiving)
         async with database.connection() as connection:
             access = await store.tenant.load_access(connection, app_key)
         assert access is not None
@@ -173,63 +165,6 @@ async def _sign_in(database: Database, opened: Settings, name: str, tenant_id: i
         address = Setting(mail=f"{name}@example.com")  # its mails are kept, and shown at /console/mails
         await database.run(lambda connection: recipients.put_setting(connection, made.user_id, address))
     return SignIn(name, password)
-
-
-async def _seed(database: Database, opened: Settings, days: int) -> str:
-    """Creates catalogue, stock and, last, the demo dealer: once it exists, everything does."""
-    packages = {package.package_code: package for package in catalogue.catalogue("test")}
-    await put_packages(database, tuple(packages.values()), "dev", clock.now)
-    async with database.connection() as connection:
-        data_keys = await store.data_key.load(connection, opened.master_keys)
-        free = await store.stock.count_free(connection, DEMO_STOCK)
-    if not free:
-        await load_stock.load_stock(database, data_keys, DEMO_STOCK, _stock_file(), "dev")
-    now = clock.now()
-
-    async def create(connection: Connection, dealer: Dealer, **given: Any) -> str:
-        sold = history.sold(dealer, packages, days, now)
-        orders = [lives.lived(order, number, now) for number, order in enumerate(sold, 1)]
-        spent = sum(one.order.amount - one.order.refund_amount for one in orders)
-        balance = money.text(dealer.balance * money.SCALE + spent, "USD")
-        terms = Terms(name=dealer.name, balance=balance, **given)
-        created = await create_within(
-            connection, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now
-        )
-        if orders:
-            since = now - timedelta(days=days, hours=1)
-            await past.write(connection, data_keys, int(created.tenant_id), orders, since)
-        return created.app_key
-
-    async def create_all(connection: Connection) -> str:
-        app_key = await create(connection, history.DEMO, qps=100, manages_keys=True, edits_ip_allow=True)
-        for dealer in history.OTHERS if days else ():
-            await create(connection, dealer)
-        return app_key
-
-    return await database.run(create_all)
-
-
-async def _put_new_scripts(database: Database) -> None:
-    """A data folder of an older version lacks scripted packages of this one, or has them without recharges."""
-    async with database.connection() as connection:
-        _, stored = await store.package.load(connection)
-    known = {package.package_code: package for package, _ in stored}
-    wanted = []
-    for package in catalogue.scripted():
-        kept = known.get(package.package_code, package)
-        wanted.append(msgspec.structs.replace(kept, top_up_support=package.top_up_support))
-    if changed := [package for package in wanted if known.get(package.package_code) != package]:
-        await put_packages(database, changed, "dev", clock.now)
-
-
-def _stock_file() -> str:
-    """Made-up activation codes, as an operator would load real ones."""
-    lines = ["iccid,activationCode"]
-    for number in range(DEMO_CODES):
-        body = f"8900099{number:011d}"
-        code = f"LPA:1$rsp.sandbox.example${secrets.token_hex(16).upper()}"
-        lines.append(f"{body}{iccid.luhn_digit(body)},{code}")
-    return "\n".join(lines)
 
 
 def _show(demo: Demo, as_json: bool) -> None:

@@ -36,8 +36,8 @@ async def record_act(
     """
     await connection.fetch(
         "WITH act AS ("
-        " SELECT now() AS at, $1::text AS author, $2::text AS source, $3::text AS action, $4::bigint AS tenant_id,"
-        "  $5::jsonb AS detail"
+        " SELECT coalesce($6::timestamptz, now()) AS at, $1::text AS author, $2::text AS source, $3::text AS action,"
+        "  $4::bigint AS tenant_id, $5::jsonb AS detail"
         "), chained AS ("
         f" UPDATE audit_head SET acts = acts + 1, hash = sha256(hash || {ACT}) FROM act RETURNING hash"
         ") INSERT INTO audit_log (at, author, source, action, tenant_id, detail, hash)"
@@ -47,6 +47,7 @@ async def record_act(
         action,
         tenant_id,
         msgspec.json.encode(detail).decode(),
+        audit_context.at.get(),
     )
 
 

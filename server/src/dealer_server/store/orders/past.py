@@ -6,15 +6,29 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.rows import fields_of
 from dealer_server.db.sealing import DataKeys, profile_context
 from dealer_server.rules.lifecycle import lifecycle
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.refunds.refund import Part
+from dealer_server.store.wallets.topup import Topup
+from esim_dealer.wire.vocabulary import EventType
 
 DIGEST = bytes(16)
 Rows = list[tuple[Any, ...]]
+
+
+class Entry(NamedTuple):
+    """An entry of a wallet. The fields are columns of ledger_entry."""
+
+    version: int
+    entry_type: str
+    reference: int
+    amount: int
+    balance_after: int
+    created_at: datetime
 
 
 class PastRefund(NamedTuple):
@@ -29,29 +43,30 @@ class PastRefund(NamedTuple):
     settled_at: datetime
 
 
+class Told(NamedTuple):
+    """What a dealer was told, and the order as it was then."""
+
+    event_type: EventType
+    order: Order
+    at: datetime
+
+
 class PastOrder(NamedTuple):
     """An order of one line as it stands now; its tenant_id is not that of its dealer. `lives`: of its eSIMs, by
-    profileId; `reported`: when one last changed. `events`: type, version and time of what its dealer was told since its
-    payment."""
+    profileId; `reported`: when one last changed. `told`: in the order of time."""
 
     order: Order
     delivered_at: datetime | None
     lives: Mapping[int, Lifecycle]
-    events: Sequence[tuple[str, int, datetime]] = ()
+    told: Sequence[Told]
     refund: PastRefund | None = None
     reported: Mapping[int, datetime] = {}
-
-    @property
-    def told(self) -> list[tuple[str, int, datetime]]:
-        paid = ("ORDER_PAID", 1, identity.created_at(self.order.order_id))
-        delivered = [] if self.delivered_at is None else [("DELIVERY_UPDATED", 2, self.delivered_at)]
-        return [paid, *delivered, *self.events]
 
 
 _TABLES: Mapping[str, str] = {
     "orders": "tenant_id order_id transaction_id digest currency amount refund_amount pay_status delivery_status"
     " order_status version updated_at",
-    "ledger_entry": "tenant_id version entry_type reference amount balance_after created_at",
+    "ledger_entry": " ".join(("tenant_id", *fields_of(Entry))),
     "order_item": "tenant_id order_id line package_code supplier quantity period_num price first_profile_id"
     " item_status",
     "profile": "tenant_id profile_id order_id line lifecycle_status failed refunded activated cancelled iccid"
@@ -61,7 +76,7 @@ _TABLES: Mapping[str, str] = {
     " ended_at valid_until live_status live_at suspended_word_at resumed_word_at reported_at created_at due_at",
     "refund": "tenant_id refund_id order_id scope status amount credited remark author created_at settled_at",
     "refund_line": "tenant_id refund_id profile_id line amount way status",
-    "webhook_delivery": "tenant_id order_id event_type order_version state created_at finished_at",
+    "topup": " ".join(fields_of(Topup)),
 }
 """In the order of their foreign keys: the columns that are written."""
 _SINCE = (
@@ -77,15 +92,21 @@ _IDS = "UPDATE id_block SET next = greatest(next, $2) WHERE kind = $1"
 
 
 async def write(
-    connection: Connection, keys: DataKeys, tenant_id: int, orders: Sequence[PastOrder], since: datetime
-) -> None:
-    """Writes them in the caller's transaction, for a dealer who has none and whose wallet covers them. The dealer, and
-    what stands in the wallet so far, is from `since` on."""
+    connection: Connection,
+    keys: DataKeys,
+    tenant_id: int,
+    orders: Sequence[PastOrder],
+    topups: Sequence[Topup],
+    since: datetime,
+) -> Sequence[Entry]:
+    """Writes them in the caller's transaction, for a dealer who has none and whose wallet covers them; gives their
+    entries. The dealer, and what stands in the wallet so far, is from `since` on. Of `topups` the tenant_id does not
+    count."""
     for statement in _SINCE:
         await connection.execute(statement, tenant_id, since)
     wallet = await connection.fetchrow("SELECT version, balance FROM wallet WHERE tenant_id = $1", tenant_id)
     assert wallet is not None, "a dealer has a wallet"
-    entries = _entries(orders, wallet["version"], wallet["balance"])
+    entries = _entries(orders, topups, wallet["version"], wallet["balance"])
     rows = {
         "orders": [_order(one.order) for one in orders],
         "ledger_entry": entries,
@@ -94,15 +115,15 @@ async def write(
         "profile_life": [row for one in orders for row in _lives(one)],
         "refund": [_refund(one.order.order_id, one.refund) for one in orders if one.refund],
         "refund_line": [row for one in orders if one.refund for row in _refund_lines(one.refund)],
-        "webhook_delivery": _deliveries(orders),
+        "topup": [one[1:] for one in topups],
     }
     for table, columns in _TABLES.items():
         records = [(tenant_id, *row) for row in rows[table]]
         await connection.copy_records_to_table(table, records=records, columns=columns.split())
     profiles = len(rows["profile"])
-    version, *_, balance, _ = entries[-1]
-    await connection.execute(_WALLET, tenant_id, balance, version, len(orders), profiles)
-    await _keep_ids(connection, orders)
+    await connection.execute(_WALLET, tenant_id, entries[-1].balance_after, entries[-1].version, len(orders), profiles)
+    await _keep_ids(connection, orders, topups)
+    return entries
 
 
 def _order(order: Order) -> tuple[Any, ...]:
@@ -112,16 +133,18 @@ def _order(order: Order) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _entries(orders: Sequence[PastOrder], version: int, balance: int) -> Rows:
+def _entries(orders: Sequence[PastOrder], topups: Sequence[Topup], version: int, balance: int) -> list[Entry]:
     """Debits and credits in the order of time, after the `version` that the wallet has."""
     moved = [(identity.created_at(one.order.order_id), "ORDER_PAY", one.order.order_id, -one.order.amount)
              for one in orders]  # fmt: skip
     moved += [(one.refund.settled_at, "REFUND", one.refund.refund_id, one.order.refund_amount)
               for one in orders if one.refund]  # fmt: skip
-    entries: Rows = []
+    moved += [(one.reviewed_at, "TOPUP", one.topup_id, one.amount)
+              for one in topups if one.reviewed_at is not None and one.status == "APPROVED"]  # fmt: skip
+    entries: list[Entry] = []
     for at, entry_type, reference, amount in sorted(moved):
         version, balance = version + 1, balance + amount
-        entries.append((version, entry_type, reference, amount, balance, at))
+        entries.append(Entry(version, entry_type, reference, amount, balance, at))
     return entries
 
 
@@ -171,18 +194,12 @@ def _refund_lines(made: PastRefund) -> Rows:
     return [(made.refund_id, part.profile_id, part.line, part.amount, part.way, "COMPLETED") for part in made.parts]
 
 
-def _deliveries(orders: Sequence[PastOrder]) -> Rows:
-    """Its dealer had no callback URL."""
-    told = sorted(
-        (at, one.order.order_id, version, event_type) for one in orders for event_type, version, at in one.told
-    )
-    return [(order_id, kind, version, "SKIPPED", at, at) for at, order_id, version, kind in told]
-
-
-async def _keep_ids(connection: Connection, orders: Sequence[PastOrder]) -> None:
+async def _keep_ids(connection: Connection, orders: Sequence[PastOrder], topups: Sequence[Topup]) -> None:
     """None of them is given again."""
     profile_id = max(profile.profile_id for one in orders for profile in one.order.profiles)
     await connection.execute(_IDS, "order", profile_id + 1)
     await connection.execute(_IDS, "profile", profile_id + 1)
     if refunds := [one.refund.refund_id for one in orders if one.refund]:
         await connection.execute(_IDS, "refund", max(refunds) + 1)
+    if topups:
+        await connection.execute(_IDS, "topup", max(one.topup_id for one in topups) + 1)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dealer_server.db.arrays import batch
 from dealer_server.db.by_tenant import OF_ALL, of_all
 from dealer_server.db.distributed import is_distributed
-from dealer_server.db.rows import columns_of, fields_of
+from dealer_server.db.rows import as_values, columns_of, fields_of
 from dealer_server.db.session import Session
 from dealer_server.store.distribution.due import fetch_all
 from dealer_server.store.webhooks.circuit_breaker import BREAKER_FAILURES
@@ -182,7 +182,7 @@ async def due_deliveries(session: Session, shares: Sequence[TenantQuota], now: d
     deliveries = await session.fetch(
         _CLAIM, [share.tenant_id for share in shares], [share.quota for share in shares], now
     )
-    return [Claimed(**row) for row in deliveries]
+    return as_values(Claimed, deliveries)
 
 
 # An update attempted after the last success and not acknowledged may have been received all the same.

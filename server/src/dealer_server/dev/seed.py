@@ -1,0 +1,145 @@
+"""What does a new data folder of `dealer-server dev` hold? A catalogue, stock, the demo dealer and, where it is wanted,
+the business of some days before."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from dealer_server import audit_context, clock, store
+from dealer_server.db.connection import Connection
+from dealer_server.db.database import Database
+from dealer_server.db.sealing import DataKeys
+from dealer_server.dev import catalogue, history, lives, payments, receivers
+from dealer_server.dev.history import Dealer
+from dealer_server.operations.catalogue import load_stock
+from dealer_server.operations.catalogue.import_packages import put_packages
+from dealer_server.operations.tenants.create import create_within
+from dealer_server.operations.tenants.set_terms import Terms
+from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.esim import iccid
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.snapshot import Links
+from dealer_server.settings import Settings
+from dealer_server.store.audit.audit_log import record_act
+from dealer_server.store.orders import past
+from dealer_server.store.orders.past import Entry, PastOrder
+from dealer_server.store.webhooks import past as past_webhooks
+from dealer_server.store.webhooks.past import PastDealer
+
+DEMO_STOCK = "DEMO-STOCK"
+DEMO_CODES = 1_000
+DEMO_TERMS = Terms(qps=100, manages_keys=True, edits_ip_allow=True)
+
+
+class _Made(NamedTuple):
+    """A dealer that was created. `entries`: of the wallet, since the first order."""
+
+    dealer: Dealer
+    tenant_id: int
+    app_key: str
+    orders: Sequence[PastOrder]
+    entries: Sequence[Entry]
+
+
+async def seed(database: Database, opened: Settings, days: int, receiving: str) -> str:
+    """Creates catalogue, stock and, last, the dealers: once they exist, everything does. The demo dealer's AppKey.
+    `days`: of business before; `receiving`: the address at which made-up dealers receive webhooks."""
+    packages = {package.package_code: package for package in catalogue.catalogue("test")}
+    now = clock.now()
+    since = now - timedelta(days=days, hours=1) if days else None
+    with audit_context.acting_at(since):
+        await put_packages(database, tuple(packages.values()), "dev", clock.now)
+        async with database.connection() as connection:
+            keys = await store.data_key.load(connection, opened.master_keys)
+            free = await store.stock.count_free(connection, DEMO_STOCK)
+        if not free:
+            await load_stock.load_stock(database, keys, DEMO_STOCK, _stock_file(), "dev")
+
+        async def create(connection: Connection) -> str:
+            if since is None:
+                return (await _create(connection, opened, history.DEMO, [], 0)).app_key
+            made = [
+                await _with_past(connection, opened, keys, dealer, packages, (since, now))
+                for dealer in (history.DEMO, *history.OTHERS)
+            ]
+            links = Links(opened.base_url, opened.ios_install_url, opened.android_install_url)
+            dealers = [PastDealer(one.tenant_id, one.orders, receivers.of(one.dealer, receiving, now)) for one in made]
+            await past_webhooks.write(connection, keys, links, dealers)
+            await _record_approvals(connection, made)
+            return made[0].app_key
+
+        return await database.run(create)
+
+
+async def _with_past(
+    connection: Connection,
+    opened: Settings,
+    keys: DataKeys,
+    dealer: Dealer,
+    packages: Mapping[str, Package],
+    span: tuple[datetime, datetime],
+) -> _Made:
+    """A dealer with the business of this span."""
+    since, now = span
+    sold = history.sold(dealer, packages, (now - since).days, now)
+    orders = [lives.lived(order, number, now) for number, order in enumerate(sold, 1)]
+    begun, topups = payments.payments(dealer, orders, now)
+    made = await _create(connection, opened, dealer, orders, begun)
+    entries = await past.write(connection, keys, made.tenant_id, orders, topups, since)
+    return made._replace(entries=entries)
+
+
+async def _create(
+    connection: Connection, opened: Settings, dealer: Dealer, orders: Sequence[PastOrder], begun: int
+) -> _Made:
+    """`begun`: the balance before the orders."""
+    terms = msgspec.structs.replace(
+        DEMO_TERMS if dealer is history.DEMO else Terms(),
+        name=dealer.name,
+        balance=money.text(begun if orders else dealer.balance * money.SCALE, "USD"),
+    )
+    created = await create_within(connection, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now)
+    return _Made(dealer, int(created.tenant_id), created.app_key, orders, [])
+
+
+async def _record_approvals(connection: Connection, made: Sequence[_Made]) -> None:
+    """Each top-up was approved by somebody, who stands in the audit log."""
+    credits = [(entry, one.tenant_id) for one in made for entry in one.entries if entry.entry_type == "TOPUP"]
+    for entry, tenant_id in sorted(credits, key=lambda credit: credit[0].created_at):
+        before, after = entry.balance_after - entry.amount, entry.balance_after
+        detail = {
+            "topupNo": identity.topup_no(entry.reference),
+            "amount": money.text(entry.amount, "USD"),
+            "entryVersion": entry.version,
+            "before": {"status": "PENDING", "balance": money.text(before, "USD")},
+            "after": {"status": "APPROVED", "balance": money.text(after, "USD")},
+        }
+        with audit_context.acting_at(entry.created_at):
+            await record_act(connection, payments.REVIEWER, "topup.approve", tenant_id, detail)
+
+
+async def put_new_scripts(database: Database) -> None:
+    """A data folder of an older version lacks scripted packages of this one, or has them without recharges."""
+    async with database.connection() as connection:
+        _, stored = await store.package.load(connection)
+    known = {package.package_code: package for package, _ in stored}
+    wanted = []
+    for package in catalogue.scripted():
+        kept = known.get(package.package_code, package)
+        wanted.append(msgspec.structs.replace(kept, top_up_support=package.top_up_support))
+    if changed := [package for package in wanted if known.get(package.package_code) != package]:
+        await put_packages(database, changed, "dev", clock.now)
+
+
+def _stock_file() -> str:
+    """Made-up activation codes, as an operator would load real ones."""
+    lines = ["iccid,activationCode"]
+    for number in range(DEMO_CODES):
+        body = f"8900099{number:011d}"
+        code = f"LPA:1$rsp.sandbox.example${secrets.token_hex(16).upper()}"
+        lines.append(f"{body}{iccid.luhn_digit(body)},{code}")
+    return "\n".join(lines)
