@@ -18,11 +18,13 @@ from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.refunds import refund
-from dealer_server.rules.refunds.refund import Part, Scope
+from dealer_server.rules.refunds.refund import Part, Scope, Way
 from dealer_server.store.orders.past import PastOrder, PastRefund, Told
 
 FAILED, GIVEN_BACK = 0.02, 0.03
 """Of all orders."""
+ASKED_BACK, REVIEWED_AFTER = 0.04, timedelta(days=3)
+"""Of those delivered so lately that an operator has not yet reviewed what was asked."""
 NEVER_INSTALLED = 0.08
 """Of all eSIMs."""
 REMARKS = ("Trip cancelled", "Bought twice", "Wrong country", "The phone takes no eSIM", "Customer changed their mind")
@@ -67,6 +69,8 @@ def lived(sold: Sold, number: int, now: datetime) -> PastOrder:
     asked_at = at + chance.uniform(0.2, 30) * HOUR
     if fate < FAILED + GIVEN_BACK and asked_at < now:
         return _given_back(past, asked_at, chance.choice(REMARKS), "dealer")
+    if fate < FAILED + GIVEN_BACK + ASKED_BACK and now - REVIEWED_AFTER < at < asked_at < now:
+        return _asked_back(past, asked_at, chance.choice(REMARKS))
     return _used(past, sold.package, chance, now)
 
 
@@ -101,18 +105,35 @@ def _failed(order: Order, at: datetime, paid: Told) -> PastOrder:
 def _given_back(past: PastOrder, at: datetime, remark: str, author: str) -> PastOrder:
     """All of the order is refunded."""
     order, settled_at = past.order, at + timedelta(seconds=1 if author == "system" else 0)
-    [item] = order.items
-    parts = [Part(0, profile.profile_id, profile.iccid, item.price, "AT_ONCE") for profile in item.profiles]
-    ids = frozenset(part.profile_id for part in parts)
-    scope = Scope({0: ids} if author == "system" else None)
-    refund_id = identity.first_id_at(int(at.timestamp())) + order.order_id % identity.SEQUENCE
+    parts = _parts(order, "AT_ONCE")
+    scope = Scope({0: frozenset(part.profile_id for part in parts)} if author == "system" else None)
     after = refund.credit(order, parts, settled_at)
     told = [Told("DELIVERY_UPDATED", after, settled_at), Told("REFUND_COMPLETED", after, settled_at)]
     return past._replace(
         order=after,
         told=[*past.told, *told],
-        refund=PastRefund(refund_id, scope.digest, parts, remark, author, at, settled_at),
+        refund=PastRefund(_refund_id(order, at), scope.digest, parts, remark, author, at, settled_at),
     )
+
+
+def _asked_back(past: PastOrder, at: datetime, remark: str) -> PastOrder:
+    """A refund of all of the order waits for an operator's word."""
+    parts = _parts(past.order, "REVIEW")
+    order = refund.hold(past.order, [part.profile_id for part in parts], at)
+    return past._replace(
+        order=order,
+        told=[*past.told, Told("DELIVERY_UPDATED", order, at)],
+        refund=PastRefund(_refund_id(order, at), Scope(None).digest, parts, remark, "dealer", at, None),
+    )
+
+
+def _parts(order: Order, way: Way) -> list[Part]:
+    [item] = order.items
+    return [Part(0, profile.profile_id, profile.iccid, item.price, way) for profile in item.profiles]
+
+
+def _refund_id(order: Order, at: datetime) -> int:
+    return identity.first_id_at(int(at.timestamp())) + order.order_id % identity.SEQUENCE
 
 
 def _used(past: PastOrder, package: Package, chance: Random, now: datetime) -> PastOrder:

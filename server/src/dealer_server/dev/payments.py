@@ -32,7 +32,7 @@ def payments(dealer: Dealer, orders: Sequence[PastOrder], now: datetime) -> Paym
     chance, left, each = Random(dealer.seed), dealer.balance * money.SCALE, dealer.tops_up * money.SCALE
     moves = sorted(
         [(identity.created_at(one.order.order_id), -one.order.amount) for one in orders]
-        + [(one.refund.settled_at, one.order.refund_amount) for one in orders if one.refund]
+        + [(one.refund.settled_at, one.order.refund_amount) for one in orders if one.refund and one.refund.settled_at]
     )
     spent = -sum(amount for _, amount in moves)
     count = max(spent // each, 0)

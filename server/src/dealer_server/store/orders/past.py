@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
 
 class PastRefund(NamedTuple):
-    """A refund that was credited."""
+    """A refund. `settled_at`: when it was credited, None while it is in review."""
 
     refund_id: int
     scope: bytes
@@ -40,7 +40,7 @@ class PastRefund(NamedTuple):
     remark: str
     author: str
     created_at: datetime
-    settled_at: datetime
+    settled_at: datetime | None
 
 
 class Told(NamedTuple):
@@ -69,7 +69,7 @@ _TABLES: Mapping[str, str] = {
     "ledger_entry": " ".join(("tenant_id", *fields_of(Entry))),
     "order_item": "tenant_id order_id line package_code supplier quantity period_num price first_profile_id"
     " item_status",
-    "profile": "tenant_id profile_id order_id line lifecycle_status failed refunded activated cancelled iccid"
+    "profile": "tenant_id profile_id order_id line lifecycle_status failed refunded held activated cancelled iccid"
     " activation_code qr_token esim_status smdp_status plan_use_status plan_use_start_at plan_use_end_at"
     " data_total_bytes data_usage_bytes updated_at",
     "profile_life": "tenant_id profile_id order_id line supplier iccid unused_until plan_seconds smdp_at esim_at"
@@ -138,7 +138,7 @@ def _entries(orders: Sequence[PastOrder], topups: Sequence[Topup], version: int,
     moved = [(identity.created_at(one.order.order_id), "ORDER_PAY", one.order.order_id, -one.order.amount)
              for one in orders]  # fmt: skip
     moved += [(one.refund.settled_at, "REFUND", one.refund.refund_id, one.order.refund_amount)
-              for one in orders if one.refund]  # fmt: skip
+              for one in orders if one.refund and one.refund.settled_at]  # fmt: skip
     moved += [(one.reviewed_at, "TOPUP", one.topup_id, one.amount)
               for one in topups if one.reviewed_at is not None and one.status == "APPROVED"]  # fmt: skip
     entries: list[Entry] = []
@@ -159,8 +159,8 @@ def _item(order: Order) -> tuple[Any, ...]:
 def _profiles(past: PastOrder, tenant_id: int, keys: DataKeys) -> Rows:
     return [
         (
-            one.profile_id, past.order.order_id, 0, one.lifecycle_status, one.failed, one.refunded, one.activated,
-            one.cancelled, one.iccid,
+            one.profile_id, past.order.order_id, 0, one.lifecycle_status, one.failed, one.refunded, one.held,
+            one.activated, one.cancelled, one.iccid,
             one.activation_code and keys.seal(one.activation_code.encode(), profile_context(tenant_id, one.profile_id)),
             one.qr_token, one.esim_status, one.smdp_status, one.plan_use_status, one.plan_use_start_at,
             one.plan_use_end_at, one.data_total_bytes, one.data_usage_bytes, past.order.updated_at,
@@ -184,14 +184,16 @@ def _lives(past: PastOrder) -> Rows:
 
 def _refund(order_id: int, made: PastRefund) -> tuple[Any, ...]:
     amount = sum(part.amount for part in made.parts)
+    status, credited = ("REFUNDED", amount) if made.settled_at else ("REFUNDING", 0)
     return (
-        made.refund_id, order_id, made.scope, "REFUNDED", amount, amount, made.remark, made.author, made.created_at,
+        made.refund_id, order_id, made.scope, status, amount, credited, made.remark, made.author, made.created_at,
         made.settled_at,
     )  # fmt: skip
 
 
 def _refund_lines(made: PastRefund) -> Rows:
-    return [(made.refund_id, part.profile_id, part.line, part.amount, part.way, "COMPLETED") for part in made.parts]
+    status = "COMPLETED" if made.settled_at else "PENDING"
+    return [(made.refund_id, part.profile_id, part.line, part.amount, part.way, status) for part in made.parts]
 
 
 async def _keep_ids(connection: Connection, orders: Sequence[PastOrder], topups: Sequence[Topup]) -> None:
