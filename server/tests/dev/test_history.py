@@ -16,7 +16,7 @@ from dealer_server.dev.run import Demo
 from dealer_server.rules.lifecycle.use import USES, use
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
-from dealer_server.store.orders.past import PastOrder
+from dealer_server.store.past.orders import PastOrder
 from support.api_client import ApiClient
 from support.databases import postgres_folder
 from support.processes import environment, run, running

@@ -19,7 +19,7 @@ from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.refunds import refund
 from dealer_server.rules.refunds.refund import Part, Scope, Way
-from dealer_server.store.orders.past import PastOrder, PastRefund, Told
+from dealer_server.store.past.orders import PastOrder, PastRefund, Told
 
 FAILED, GIVEN_BACK = 0.02, 0.03
 """Of all orders."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dealer_server.dev.history import Dealer
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
-from dealer_server.store.orders.past import PastOrder
+from dealer_server.store.past.orders import PastOrder
 from dealer_server.store.wallets.topup import Topup
 
 REVIEWER = "operator"

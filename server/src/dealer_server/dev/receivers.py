@@ -13,8 +13,8 @@ from dealer_server import sockets
 from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.dev.history import Dealer
+from dealer_server.store.past.webhooks import PastAttempt, PastReceiver
 from dealer_server.store.webhooks import endpoints
-from dealer_server.store.webhooks.past import PastAttempt, PastReceiver
 
 HOST = "127.0.0.1"
 PATH = "/webhooks/{seed}"

@@ -25,10 +25,10 @@ from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.settings import Settings
 from dealer_server.store.audit.audit_log import record_act
-from dealer_server.store.orders import past
-from dealer_server.store.orders.past import Entry, PastOrder
-from dealer_server.store.webhooks import past as past_webhooks
-from dealer_server.store.webhooks.past import PastDealer
+from dealer_server.store.past import orders as past_orders
+from dealer_server.store.past import webhooks as past_webhooks
+from dealer_server.store.past.orders import Entry, PastOrder
+from dealer_server.store.past.webhooks import PastDealer
 
 DEMO_STOCK = "DEMO-STOCK"
 DEMO_CODES = 1_000
@@ -89,7 +89,7 @@ async def _with_past(
     orders = [lives.lived(order, number, now) for number, order in enumerate(sold, 1)]
     begun, topups = payments.payments(dealer, orders, now)
     made = await _create(connection, opened, dealer, orders, begun)
-    entries = await past.write(connection, keys, made.tenant_id, orders, topups, since)
+    entries = await past_orders.write(connection, keys, made.tenant_id, orders, topups, since)
     return made._replace(entries=entries)
 
 

@@ -12,7 +12,7 @@ from dealer_server.db.sealing import DataKeys
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.rules.webhooks.change_hints import change_hints
-from dealer_server.store.orders.past import PastOrder, Told
+from dealer_server.store.past.orders import PastOrder, Told
 from dealer_server.store.webhooks import bodies, endpoints
 from esim_dealer.wire.envelope import encoder
 from esim_dealer.wire.snapshot import Snapshot
