@@ -208,11 +208,34 @@ async def test_the_button_is_that_of_the_device(dealer: ApiClient):
         assert words(f"note_{own}") in text
         assert text.index(words(f"button_{own}")) < text.index(words("before")), "one tap, in sight at once"
         assert '<details class="card">' in text, "the QR code is for another device"
+        code = text.index(f">{profiles(order)[0]['matchingId']}</code>")
+        assert text.index(words(f"button_{own}")) < code < text.index(words("before")), "the codes stand below it"
+        assert text.index(words("before")) < text.index(words("steps")), "the steps come after"
     old = html.unescape(await page_of(dealer, order, User_Agent=OLD_IPHONE))
     assert words("note_ios_old") in old and words("note_ios") not in old
     computer = html.unescape(await page_of(dealer, order, User_Agent="curl/8.5"))
     assert links["ios"] in computer and links["android"] in computer
     assert computer.index("<h2>Install</h2>") < computer.index(words("before")), "the QR code is what to scan"
+
+
+@pytest.mark.parametrize(
+    ("device", "phone"),
+    [
+        (IPHONE, "ios"),
+        (ANDROID, "pixel"),
+        (ANDROID.replace("Pixel 9", "SM-S931B"), "samsung"),
+        (ANDROID.replace("Pixel 9", "K"), "android"),
+        ("curl/8.5", "ios"),
+    ],
+)
+async def test_the_steps_are_those_of_the_phone_and_the_others_can_be_chosen(
+    dealer: ApiClient, device: str, phone: str
+):
+    text = html.unescape(await page_of(dealer, await bought(dealer), User_Agent=device))
+    assert re.findall(r'id="phone-(\w+)" checked', text) == [phone]
+    words = texts("en")
+    for key in ("ios_1", "samsung_1", "samsung_4", "pixel_2", "android_1"):
+        assert words(key) in text, key
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -248,8 +271,8 @@ def test_every_text_is_used():
     made = {f"{stage}_{part}" for stage in STAGES for part in ("title", "text", "state")}
     made |= {f"{about}_{part}" for about in ("unknown", "busy") for part in ("title", "text")}
     made |= {f"unit_{unit}" for unit in ("B", "KB", "MB", "GB", "TB")} | {"FIRST_INSTALL", "FIRST_NETWORK"}
-    made |= {f"{platform}_{number}" for platform in ("ios", "android") for number in range(1, 5)}
-    made |= {f"steps_{platform}" for platform in ("ios", "android")}
+    made |= {f"{phone}_{number}" for phone in ("ios", "android") for number in range(1, 5)}
+    made |= {f"{phone}_{number}" for phone in ("samsung", "pixel") for number in (1, 2, 4)}
     made |= {f"plan_{status}" for status in ("PENDING", "QUEUED", "ACTIVE", "ENDED", "FAILED", "CANCELLED")}
     unused = [
         key for key in json.loads((FOLDER / "en.json").read_text()) if key not in made and f'"{key}"' not in words
