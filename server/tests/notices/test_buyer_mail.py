@@ -1,4 +1,4 @@
-"""The page of an eSIM, mailed to its buyer: in the dealer's brand, once, and forgotten."""
+"""The page of an eSIM, mailed to its buyer: in the dealer's brand, once; its dealer reads to whom."""
 
 import json
 from collections.abc import AsyncIterator
@@ -15,7 +15,9 @@ from dealer_server.notices.buyer.worker import BuyerMailWorker
 from dealer_server.notices.mailer import mailer
 from dealer_server.notices.message import Sender
 from dealer_server.operations.profiles.mail_install_page import MAILS_AN_HOUR
+from dealer_server.operations.retention.sweep import Sweeper
 from dealer_server.rules.install.languages import LANGUAGES
+from dealer_server.rules.orders.identity import order_no
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Service, running_service
@@ -83,7 +85,7 @@ async def kept(service: Service) -> list[tuple[str | None, str, str | None]]:
     return [(row["mail"], row["state"], row["problem"]) for row in rows]
 
 
-async def test_the_page_goes_out_in_the_dealers_brand_and_the_address_is_forgotten(
+async def test_the_page_goes_out_in_the_dealers_brand_and_its_dealer_reads_to_whom(
     service: Service, dealer: ApiClient, mails: SmtpServer, page: tuple[Browser, dict[str, Any], str]
 ):
     one, profile, path = page
@@ -99,8 +101,12 @@ async def test_the_page_goes_out_in_the_dealers_brand_and_the_address_is_forgott
     assert f"/i/{address}?lang=de" in mail.plain and f"/i/{address}?lang=de" in mail.html
     assert "#0a7d55" in mail.html and "help@bruecke.example" in mail.plain
     assert profile["activationCode"] not in mail.plain + mail.html
-    assert await kept(service) == [(None, "DELIVERED", None)]
-    assert "Emailed" in await see(one, path)
+    assert await kept(service) == [(BUYER, "DELIVERED", None)]
+    async with service.database.connection() as connection:
+        order_id = await connection.fetchval("SELECT max(order_id) FROM buyer_mail")
+        assert order_id is not None
+    for where in (path, "/console/profiles", f"/console/orders/{order_no(order_id)}", "/console/orders", "/console"):
+        assert f"Mailed to {BUYER}" in await see(one, where), where
     [act] = await acts_of(service, dealer, "profile.mail")
     assert act.author == f"console:{one.name}" and BUYER not in act.detail
     assert json.loads(act.detail)["profileId"] == int(profile["profileId"])
@@ -151,8 +157,8 @@ async def test_a_mail_that_was_not_taken_is_sent_again_and_in_the_end_given_up(
     later = clock.now() + timedelta(hours=1)
     async with worker(service, mails, lambda: later) as sending:
         await sending.run_once()
-    assert await kept(service) == [(None, "FAILED", "550")], "a server's words may hold the address"
-    assert "Could not be emailed" in await see(one, path)
+    assert await kept(service) == [(BUYER, "FAILED", "550")], "nothing of what a server says but its code"
+    assert f"Could not be mailed to {BUYER}" in await see(one, path)
 
 
 async def test_a_void_esim_is_not_mailed(
@@ -163,7 +169,7 @@ async def test_a_void_esim_is_not_mailed(
     await dealer.post("/esim/profile/cancel", {"profileId": profile["profileId"]})
     async with worker(service, mails) as sending:
         await sending.run_once()
-    assert mails.mails == [] and await kept(service) == [(None, "SKIPPED", None)]
+    assert mails.mails == [] and await kept(service) == [(BUYER, "SKIPPED", None)]
     answer = await one.post(f"{path}/mail", {"mail": BUYER, "language": "en"})
     assert answer.status_code == 303 and len(await kept(service)) == 1
 
@@ -183,6 +189,29 @@ async def test_what_cannot_be_sent_is_told(
     one, _, path = page
     assert (await asked(one, path, mail, language)).startswith(told)
     assert await kept(service) == []
+
+
+async def test_to_whom_it_went_is_known_for_some_months(
+    service: Service, mails: SmtpServer, page: tuple[Browser, dict[str, Any], str]
+):
+    one, _, path = page
+    await asked(one, path)
+    days = service.settings.buyer_mail_days
+    async with worker(service, mails) as sending:
+        await sending.run_once()
+    for age, left in ((days - 1, 1), (days + 2, 0)):
+        await sweep(service, age)
+        assert len(await kept(service)) == left
+    await asked(one, path)
+    await sweep(service, days + 2)
+    assert [state for _, state, _ in await kept(service)] == ["READY"], "it is still to be sent"
+
+
+async def sweep(service: Service, days: int) -> None:
+    """As in so many days."""
+    sweeper = Sweeper(service.database, lambda: clock.now() + timedelta(days=days), service.settings.retention)
+    await sweeper.sweep()
+    await sweeper.close()
 
 
 async def test_a_dealer_mails_so_many_an_hour(service: Service, page: tuple[Browser, dict[str, Any], str]):

@@ -122,6 +122,7 @@ async def test_command_shows_what_is_kept(service: Service, dealer: ApiClient):
         ("sms", 30),
         ("notice", 90),
         ("served_call", 30),
+        ("buyer_mail", 90),
     ]
     assert shown[1]["oldestTime"] and shown[1]["sweptTime"] and shown[1]["sizeBytes"] > 0
     assert "for ever" in (await run("retention", env=env)).out
@@ -135,4 +136,4 @@ def test_settings_out_of_bounds_are_named(days: str):
 
 def test_empty_setting_keeps_for_ever():
     settings = test_settings("postgresql://localhost/x", webhook_delivery_days="", webhook_attempt_days=0)
-    assert set(settings.retention) == {"supplier_call", "supplier_event", "sms", "notice", "served_call"}
+    assert set(settings.retention) == {"supplier_call", "supplier_event", "sms", "notice", "served_call", "buyer_mail"}

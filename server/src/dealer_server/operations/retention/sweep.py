@@ -17,7 +17,7 @@ from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.session import Session
 from dealer_server.rules.retention.retention import Kind, deletable
-from dealer_server.store.retention import notices, progress, served_calls, sms, suppliers, webhooks
+from dealer_server.store.retention import buyer_mails, notices, progress, served_calls, sms, suppliers, webhooks
 from dealer_server.store.retention.progress import Left, Subject
 
 log = structlog.get_logger()
@@ -45,6 +45,7 @@ _SOURCES: Mapping[Kind, Source] = {
     "sms": Source(sms.after, sms.find),
     "notice": Source(notices.after, notices.find),
     "served_call": Source(served_calls.after, served_calls.find),
+    "buyer_mail": Source(buyer_mails.after, buyer_mails.find),
 }
 # Deliveries are not here: which of them go depends on the others of their order.
 _DELETES: Mapping[Kind, Delete] = {
@@ -54,6 +55,7 @@ _DELETES: Mapping[Kind, Delete] = {
     "sms": sms.delete_texts,
     "notice": notices.delete,
     "served_call": served_calls.delete,
+    "buyer_mail": buyer_mails.delete,
 }
 
 

@@ -6,7 +6,16 @@ from typing import Literal, NamedTuple
 
 from esim_dealer.wire.vocabulary import EventType
 
-Kind = Literal["webhook_attempt", "webhook_delivery", "supplier_call", "supplier_event", "sms", "notice", "served_call"]
+Kind = Literal[
+    "webhook_attempt",
+    "webhook_delivery",
+    "supplier_call",
+    "supplier_event",
+    "sms",
+    "notice",
+    "served_call",
+    "buyer_mail",
+]
 """The table whose rows go; of `sms` the text alone, so that its transactionId is known for ever."""
 
 

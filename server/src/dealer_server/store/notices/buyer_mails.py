@@ -1,7 +1,7 @@
 """Mails that bring a buyer the page of an eSIM."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
@@ -10,7 +10,6 @@ from dealer_server.rules.brand.brand import Brand
 from dealer_server.rules.install.languages import Language
 from dealer_server.store.tenants import brand
 
-KEPT = timedelta(days=30)
 _LOCK = 5_382_031  # one mail of a dealer is counted at a time
 
 
@@ -28,7 +27,7 @@ class Claimed(NamedTuple):
 
 
 class BuyerMail(NamedTuple):
-    """What became of a mail; to whom it went is known while it is under way alone."""
+    """What became of a mail. `mail`: None of one that was sent by an earlier release."""
 
     mail_id: int
     mail: str | None
@@ -58,10 +57,7 @@ async def add(
     language: Language,
     now: datetime,
 ) -> int:
-    """Its number. Old ones of this dealer go."""
-    await connection.execute(
-        "DELETE FROM buyer_mail WHERE tenant_id = $1 AND created_at < $2 AND due_at IS NULL", tenant_id, now - KEPT
-    )
+    """Its number."""
     mail_id: int | None = await connection.fetchval(
         "INSERT INTO buyer_mail (tenant_id, order_id, profile_id, mail, language, due_at, created_at)"
         " VALUES ($1, $2, $3, $4, $5, $6, $6) RETURNING mail_id",
@@ -86,6 +82,28 @@ async def of_profile(connection: Connection, tenant_id: int, profile_id: int, li
         limit,
     )
     return [BuyerMail(**row) for row in rows]
+
+
+async def newest_of_orders(connection: Connection, tenant_id: int, order_ids: Sequence[int]) -> dict[int, BuyerMail]:
+    """Of each of these orders the newest, by orderId."""
+    return await _newest(connection, "order_id", tenant_id, order_ids)
+
+
+async def newest_of_profiles(
+    connection: Connection, tenant_id: int, profile_ids: Sequence[int]
+) -> dict[int, BuyerMail]:
+    """Of each of these eSIMs the newest, by profileId."""
+    return await _newest(connection, "profile_id", tenant_id, profile_ids)
+
+
+async def _newest(connection: Connection, key: str, tenant_id: int, ids: Sequence[int]) -> dict[int, BuyerMail]:
+    rows = await connection.fetch(
+        f"SELECT DISTINCT ON ({key}) {key}, {', '.join(BuyerMail._fields)} FROM buyer_mail"
+        f" WHERE tenant_id = $1 AND {key} = ANY($2::bigint[]) ORDER BY {key}, mail_id DESC",
+        tenant_id,
+        ids,
+    )
+    return {row[key]: BuyerMail(**{name: row[name] for name in BuyerMail._fields}) for row in rows}
 
 
 async def claim(session: Session, claim_id: int, limit: int, now: datetime, until: datetime) -> list[Claimed]:
@@ -117,11 +135,9 @@ async def sender(session: Session, tenant_id: int) -> tuple[Brand, bool]:
 async def record(
     session: Session, sent: Claimed, claim_id: int, state: str, problem: str | None, due_at: datetime | None
 ) -> None:
-    """The outcome of a claimed mail; with the last one the address goes. Nothing changes where the claim no longer
-    holds."""
+    """The outcome of a claimed mail. Nothing changes where the claim no longer holds."""
     await session.fetch(
-        "UPDATE buyer_mail SET state = $4, problem = $5, due_at = $6, claim = NULL,"
-        " mail = CASE WHEN $6::timestamptz IS NULL THEN NULL ELSE mail END"
+        "UPDATE buyer_mail SET state = $4, problem = $5, due_at = $6, claim = NULL"
         " WHERE tenant_id = $1 AND mail_id = $2 AND claim = $3 RETURNING 1",
         sent.tenant_id,
         sent.mail_id,

@@ -140,6 +140,8 @@ _FIRST: dict[Kind, str] = {
     " first",
     "served_call": "SELECT first.at FROM tenant CROSS JOIN LATERAL (SELECT at FROM served_call c"
     " WHERE c.tenant_id = tenant.tenant_id ORDER BY number LIMIT 1) first",
+    "buyer_mail": "SELECT first.created_at AS at FROM tenant t CROSS JOIN LATERAL (SELECT created_at FROM buyer_mail m"
+    " WHERE m.tenant_id = t.tenant_id ORDER BY mail_id LIMIT 1) first",
 }
 
 KINDS = tuple(_FIRST)
