@@ -158,9 +158,13 @@ class Settings(BaseSettings):
     sms_days: Days = Field(default=30, description="how long the texts of SMS are kept")
     notice_days: Days = Field(default=90, description="how long notices are kept")
     served_call_days: Days = Field(default=30, description="how long the sample of dealers' successful calls is kept")
+    buyer_mail_days: Days = Field(default=90, description="how long it is kept whom an install page was mailed to")
 
     platform_name: Annotated[str, AfterValidator(_one_line)] = Field(
         default="eSIM Dealer", min_length=1, max_length=60, description="the name that mails bear"
+    )
+    topup_instructions: str = Field(
+        default="", max_length=2_000, description="how dealers pay for top-ups, such as bank details; \\n begins a line"
     )
     smtp_host: str = Field(default="", description="the server that sends mails; empty: none are sent")
     smtp_port: int | None = Field(default=None, ge=1, le=65535, description="unset: 587, 465 for tls, 25 for none")
@@ -310,6 +314,7 @@ class Settings(BaseSettings):
             "sms": self.sms_days,
             "notice": self.notice_days,
             "served_call": self.served_call_days,
+            "buyer_mail": self.buyer_mail_days,
         }
         return {kind: timedelta(days=count) for kind, count in days.items() if count}
 

@@ -6,12 +6,16 @@ import csv
 import html
 import io
 import json
+import os
 import re
 import secrets
+import shutil
 import socket
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import httpx2
@@ -28,8 +32,10 @@ from dealer_server.rules.esim import qr
 from dealer_server.rules.orders.bulk import BulkLine
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.orders import bulk
+from esim_dealer.webhook import verify
 from support.api_client import ApiClient, Service, http_client
 from support.browser import PASSWORDS
+from support.browser import Browser as Operator
 from support.console.operator_pages import failed_for_good
 from support.money.refunds import bought, query
 from support.money.refunds import profiles as profiles_of
@@ -576,12 +582,17 @@ async def test_what_failed_is_sent_again_at_once(
     assert "Save a URL first" in text and 'class="filter-bar"' not in text and "resend-failed" not in text
     order_no = await failed_for_good(service, dealer, receiver)
     text = await developer.get("/console/webhooks?status=FAILED")
-    count = re.search(r"Resend (\d) failed", text)
+    count = re.search(r"Resend (\d) failed webhook", text)
     assert count and "HTTP 500" in text and " ms</span>" in text, "what the endpoint said last"
     hours = re.search(r"Attempts by the hour in 24 hours: (\d+) delivered, (\d+) failed", text)
     assert hours and int(hours[2]) > 0 and f'class="tab-count">{count[1]}<' in text, "how the last day went"
     found = re.search(r'data-href="(/console/webhooks/\d+)"', text)
-    assert found and "Failed after 1 attempt. Fix your endpoint, then resend." in await developer.get(found[1])
+    day = clock.now().date()
+    assert found and found[1] in await developer.get(f"/console/webhooks?status=FAILED&from={day - timedelta(days=1)}")
+    assert "No deliveries match" in await developer.get(f"/console/webhooks?from={day + timedelta(days=2)}")
+    for status in ("", "FAILED"):
+        assert found[1] not in await developer.get(f"/console/webhooks?status={status}&to={day - timedelta(days=2)}")
+    assert "Failed after 1 attempt. Fix your endpoint, then resend." in await developer.get(found[1])
     receiver.answers = [200]
     assert re.search(
         f"{count[1]} webhooks? (is|are) sent again", await developer.post("/console/webhooks/resend-failed")
@@ -591,6 +602,86 @@ async def test_what_failed_is_sent_again_at_once(
 
 
 # The API log
+
+
+async def test_many_that_failed_are_sent_again_by_one_job(
+    service: Service, people: People, dealer: ApiClient, receiver: Receiver
+):
+    developer = people["developer"]
+    await failed_for_good(service, dealer, receiver)
+    async with service.database.connection() as connection:
+        sql = (
+            "INSERT INTO webhook_delivery (tenant_id, order_id, event_type, trigger, order_version, state, finished_at,"
+            " created_at) SELECT tenant_id, max(order_id), 'DELIVERY_UPDATED', 'SYNC', 1, 'FAILED', now(), now()"
+            " FROM orders CROSS JOIN generate_series(1, 60) AS number WHERE tenant_id = $1 GROUP BY tenant_id, number"
+        )
+        await connection.execute(sql, dealer.tenant_id)
+    assert "Resend all failed webhooks?" in await developer.get("/console/webhooks")
+    receiver.answers = [200]
+    text = await developer.post("/console/webhooks/resend-failed")
+    assert re.search(r"6\d webhooks are being sent again, the oldest first", text)
+    async with service.database.connection() as connection:
+        job = "SELECT finished_at FROM webhook_job WHERE tenant_id = $1"
+        async with asyncio.timeout(PATIENCE):
+            while await connection.fetchval(job, dealer.tenant_id) is None:
+                await asyncio.sleep(0.05)
+    assert "resend-failed" not in await developer.get("/console/webhooks")
+
+
+async def run_script(script: str, dealer: ApiClient) -> str:
+    """What a shell that a page offers prints; the AppSecret is in its environment alone."""
+    process = await asyncio.create_subprocess_exec(
+        "bash", stdin=PIPE, stdout=PIPE, env={"PATH": os.environ["PATH"], "ESIM_DEALER_APP_SECRET": dealer.app_secret}
+    )
+    out, _ = await process.communicate("\n".join(line for line in script.splitlines() if "=…" not in line).encode())
+    return out.decode()
+
+
+needs_shell = pytest.mark.skipif(
+    not all(map(shutil.which, ("bash", "curl", "openssl"))), reason="bash, curl or openssl is not installed"
+)
+
+
+@needs_shell
+async def test_the_sample_of_a_first_call_is_accepted(people: People, dealer: ApiClient):
+    text = html.unescape(await people["developer"].get("/console/credentials"))
+    found = re.search(r'<div class="code-of-curl"><pre[^>]*><code>(.*?)</code>', text, re.DOTALL)
+    assert found and dealer.app_secret not in text
+    assert json.loads(await run_script(found[1], dealer))["code"] == "000000"
+    assert 'Dealer(\n    "' in text and "new Dealer({" in text
+
+
+@needs_shell
+async def test_a_webhook_is_repeated_by_the_shell_on_its_page(people: People, dealer: ApiClient, receiver: Receiver):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    order = (await dealer.order(remark="it's for O'Brien; $HOME")).data
+    sent = await receiver.until(lambda one: one.event == "DELIVERY_UPDATED")
+    page = await until(people["developer"], f"/console/webhooks?order={order['orderNo']}", "DELIVERED")
+    number = sent.headers["rt-delivery-id"]
+    assert f"/console/webhooks/{number}" in page
+    text = html.unescape(await people["developer"].get(f"/console/webhooks/{number}"))
+    found = re.search(r'<pre class="sample[^>]*><code>(.*?)</code>', text, re.DOTALL)
+    assert found and dealer.app_secret not in text and "<dt>RT-Order-Version</dt>" in text
+    count = len(receiver.requests)
+    assert "200" in await run_script(found[1], dealer)
+    again = (await receiver.received(count + 1))[count]
+    assert again.body == sent.body
+    assert verify(again.headers, again.body, dealer.app_secret).snapshot.order_no == order["orderNo"]
+    same = ("rt-delivery-id", "rt-order-version", "rt-accesscode", "content-type")
+    assert [again.headers[name] for name in same] == [sent.headers[name] for name in same]
+
+
+async def test_the_balance_is_in_view_on_every_page(people: People, dealer: ApiClient, admin: Operator):
+    await dealer.order()
+    for role, path in (
+        ("admin", "/console/account"),
+        ("finance", "/console/orders"),
+        ("developer", "/console/webhooks"),
+    ):
+        bar = re.search(r'id="balance".*?</div>', await people[role].get(path), re.DOTALL)
+        assert bar and "998.20" in bar[0]
+        assert ("Top up" in bar[0]) is (role != "developer"), "who moves money"
+    assert 'id="balance"' not in (await admin.get("/console/orders")).text
 
 
 async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_part(

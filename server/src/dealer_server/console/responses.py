@@ -1,6 +1,7 @@
 """How does a view's answer become an HTTP response? With the menu, and the flash message of the write before it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -24,7 +25,10 @@ from dealer_server.console.shared.request_context import (
     Redirect,
     RequestContext,
 )
+from dealer_server.db.errors import DatabaseLost, StatementTimeout
 from dealer_server.operations.users import sessions
+from dealer_server.store.console import dealer
+from dealer_server.store.console.dealer import Balance
 
 EMBEDDED = {
     "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
@@ -68,6 +72,7 @@ class Responder:
             "here": context.url,
             "environment": self._parts.settings.environment,
             "menu": [] if context.partial else await routing.menu(self._pages, context),
+            "balance": await self._balance(context),
             "flash": flash,
             "failed": failed,
             "conflict": kept.changed if kept else [],
@@ -76,6 +81,15 @@ class Responder:
         if kept is not None:
             page = fill.fill(page, kept.action, kept.fields, kept.version, refused) or page
         return HTMLResponse(page, status)
+
+    async def _balance(self, context: RequestContext) -> Balance | None:
+        """Of a dealer's wallet: every page of its users shows it."""
+        if context.user.tenant_id is None:
+            return None
+        with suppress(DatabaseLost, StatementTimeout):  # also the page that tells of it has a frame
+            async with self._parts.database.connection() as connection:
+                return await dealer.balance(connection, context.user.tenant_id)
+        return None
 
     async def _kept(self, context: RequestContext) -> Kept | None:
         """The form that was on this page and was not sent."""

@@ -148,7 +148,14 @@ async def test_the_page_of_a_package_names_the_countries_it_works_in(clerk: Brow
     listed = (await clerk.get("/console/catalogue?place=EU-35&kind=FIXED")).text
     code = re.findall(r'data-href="/console/catalogue/([^"]+)"', listed)[0]
     page = await see(clerk, f"/console/catalogue/{code}")
-    assert "35 countries" in page and "Switzerland, Türkiye" in page.replace("Turkey", "Türkiye")
+    assert "35 countries" in page and all(name in page for name in ("Switzerland", "Türkiye", "Iceland"))
+
+
+async def test_a_package_says_what_a_markup_leaves(clerk: Browser):
+    page = await see(clerk, "/console/catalogue/TEST-OK?markup=35")
+    assert "Your resale price" in page and "20 % 2.16 0.36" in page and "35 % 2.43 0.63" in page
+    assert "35 %" not in await see(clerk, "/console/catalogue/TEST-OK?markup=x")
+    assert "Your resale price" not in await see(clerk, "/console/catalogue/TEST-TOPUP-OK")
 
 
 async def test_a_recharge_is_bought_at_its_esim_and_not_here(clerk: Browser):

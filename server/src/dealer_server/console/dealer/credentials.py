@@ -1,5 +1,6 @@
 """A dealer's AppKeys, their secrets and limits, and its IP allowlist; edited as far as the operator permits."""
 
+from dealer_server.console.dealer import samples
 from dealer_server.console.shared import keys, uses
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
@@ -47,6 +48,7 @@ async def _credentials(context: RequestContext, fault: str = "", shut_out: list[
         address=context.address,
         most=operations.MOST_KEYS,
         base_url=context.parts.settings.base_url,
+        samples=samples.first_calls(context.parts.settings.base_url, next((one.app_key for one in rows), "ak_…")),
         now=context.now,
     )
 

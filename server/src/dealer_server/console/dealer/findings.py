@@ -14,9 +14,10 @@ from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
 from dealer_server.rules.incidents.incident import Incident
 from dealer_server.store.console import api_log, dealer
-from dealer_server.store.console.dealer import Wallet
+from dealer_server.store.console.dealer import Span, Wallet
 from dealer_server.store.console.incidents import buying, receivers
 from dealer_server.store.webhooks import log
+from dealer_server.store.webhooks.log import Filter
 from esim_dealer.wire.vocabulary import DeliveryState
 
 REFUNDS = 20
@@ -66,7 +67,10 @@ async def of_receiver(connection: Connection, context: RequestContext) -> list[I
 async def _latest_answer(connection: Connection, tenant_id: int) -> int | None:
     """The HTTP status of the last attempt of the newest webhook that was not accepted."""
     states: tuple[DeliveryState, ...] = ("FAILED", "RETRY")
-    pages = [await dealer.list_deliveries(connection, tenant_id, 2**53, None, (state,), 1) for state in states]
+    pages = [
+        await dealer.list_deliveries(connection, tenant_id, Span(0, 2**53), Filter(states=(state,)), 1)
+        for state in states
+    ]
     newest = max((row.delivery_id for page in pages for row in page.rows), default=None)
     if newest is None:
         return None

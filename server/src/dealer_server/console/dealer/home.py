@@ -20,6 +20,7 @@ from dealer_server.store.console import api_log, dealer, orders
 from dealer_server.store.console.api_log import Step as DoneStep
 from dealer_server.store.console.dealer import Wallet
 from dealer_server.store.console.orders import OrderFilter
+from dealer_server.store.notices import buyer_mails
 from dealer_server.store.reports import report
 from dealer_server.store.reports.report import Filter
 from dealer_server.store.tenants import credential
@@ -66,6 +67,9 @@ async def home(context: RequestContext) -> Html:
         wallet = await dealer.wallet(connection, context.tenant_id)
         done = await api_log.steps(connection, context.tenant_id)
         newest = await orders.list_orders(connection, OrderFilter(context.tenant_id), None, ORDERS)
+        mailed = await buyer_mails.newest_of_orders(
+            connection, context.tenant_id, [one.order_id for one in newest.rows]
+        )
         endpoint = await endpoints.find(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
         incidents = await findings.incidents(connection, context, wallet)
@@ -91,6 +95,7 @@ async def home(context: RequestContext) -> Html:
         first_run=not live and "LIVE" not in done,
         just_live=not todo and "LIVE" not in done and _is_fresh(steps, context.now),
         orders=newest.rows,
+        mailed=mailed,
         endpoint=endpoint,
         failed_count=failed,
         base_url=context.parts.settings.base_url,

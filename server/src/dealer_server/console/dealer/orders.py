@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dealer_server.console.dealer import order_summary, search, timeline
 from dealer_server.console.find import orders as find_orders
@@ -14,6 +14,7 @@ from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.refunds import refund_by_form
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.console.shared.words import LANGUAGE_NAMES
+from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.mail_install_page import mail_install_page
 from dealer_server.operations.recharges.offers import rechargeable
 from dealer_server.rules.money import money
@@ -24,6 +25,8 @@ from dealer_server.rules.refunds.refund import Reason
 from dealer_server.store.console import dealer
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.console.orders import OrderRow
+from dealer_server.store.notices import buyer_mails
 from dealer_server.store.orders import order as store_order
 from esim_dealer.wire import snapshot as wire
 
@@ -58,7 +61,12 @@ class ItemView(NamedTuple):
 async def orders(context: RequestContext) -> Answer:
     if found := await search.sought(context):
         return found
-    return await find_orders.page(context, find_orders.filters(context.query, context.tenant_id))
+
+    async def mailed(connection: Connection, rows: Sequence[OrderRow]) -> dict[str, Any]:
+        found = await buyer_mails.newest_of_orders(connection, context.tenant_id, [row.order_id for row in rows])
+        return {"mailed": found}
+
+    return await find_orders.page(context, find_orders.filters(context.query, context.tenant_id), mailed)
 
 
 @download(f"{ORDERS}.csv", DEALERS, listing=True)
@@ -78,6 +86,7 @@ async def show_order(context: RequestContext) -> Html:
         in_review = await dealer.in_review(connection, context.tenant_id, [one.profile_id for one in order.profiles])
         suppliers = {row.code: row for row in await console_suppliers.list_suppliers(connection)}
         shown = [profile.profile_id for profile in order.profiles[:PROFILES]]
+        mails = await buyer_mails.newest_of_profiles(connection, context.tenant_id, shown)
         money_mover = permissions(context.user).money and order.recharges is None
         fit = (connection, context.parts.catalogue(), context.tenant_id, shown)
         can_recharge = await rechargeable(*fit) if money_mover else set()
@@ -97,6 +106,8 @@ async def show_order(context: RequestContext) -> Html:
         remark=remark,
         refundable=money.text(_refundable(order, blocked), order.currency),
         moving=is_moving(context, order),
+        mailed=mails,
+        newest_mail=max(mails.values(), key=lambda mail: mail.mail_id, default=None),
         mails=context.parts.settings.mails != "none",
         languages=LANGUAGE_NAMES,
         links="\n".join(_pages(profiles[:PROFILES])) if permissions(context.user).secrets else "",

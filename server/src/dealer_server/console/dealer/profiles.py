@@ -1,7 +1,8 @@
 """A dealer's eSIMs: the list, one profile with its QR code, usage and SMS, cancelling and suspending it."""
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from dealer_server.audit_context import Actor
 from dealer_server.console.dealer import recharges, search, timeline
@@ -16,6 +17,7 @@ from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.console.shared.timeline import Event, on_its_page
 from dealer_server.console.shared.words import LANGUAGE_NAMES
+from dealer_server.db.connection import Connection
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.profiles.mail_install_page import mail_install_page
 from dealer_server.operations.profiles.query_usage import query_usage
@@ -27,7 +29,8 @@ from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Order
 from dealer_server.rules.refusal import SmsTooSoon
 from dealer_server.store.console import dealer
-from dealer_server.store.console.profiles import ProfileFilter
+from dealer_server.store.console import orders as console_orders
+from dealer_server.store.console.profiles import ProfileFilter, ProfileRow
 from dealer_server.store.notices import buyer_mails
 from dealer_server.store.orders import listing
 from esim_dealer.wire import calls
@@ -41,7 +44,20 @@ async def profiles(context: RequestContext) -> Answer:
     if found := await search.sought(context):
         return found
     file = params.address(f"{PROFILES}.csv", params.filters(context))
-    return await find_profiles.page(context, await _wanted(context), "status", export=file)
+    return await find_profiles.page(context, await _wanted(context), "status", _buyers(context), export=file)
+
+
+def _buyers(context: RequestContext) -> find_profiles.More:
+    """Who got these eSIMs, as far as it is known."""
+
+    async def read(connection: Connection, rows: Sequence[ProfileRow]) -> dict[str, Any]:
+        profile_ids, order_ids = [row.profile_id for row in rows], [row.order_id for row in rows]
+        return {
+            "mailed": await buyer_mails.newest_of_profiles(connection, context.tenant_id, profile_ids),
+            "remarks": await console_orders.remarks(connection, context.tenant_id, order_ids),
+        }
+
+    return read
 
 
 @download(f"{PROFILES}.csv", DEALERS, listing=True)
@@ -74,6 +90,7 @@ async def show_profile(context: RequestContext) -> Html:
         in_review = await dealer.in_review(connection, context.tenant_id, [view.profile.profile_id])
         mailed = await buyer_mails.of_profile(connection, *named, LATEST_MAILS)
         history = await timeline.load_esim(connection, order, view.profile.profile_id)
+        remark = await console_orders.remark(connection, context.tenant_id, order.order_id)
     plans = await plans_of(context, *named)
     waits = suspension.asked is not None or any(plan.status == "PENDING" for plan, _ in plans)
     return Html(
@@ -91,6 +108,7 @@ async def show_profile(context: RequestContext) -> Html:
         sms_possible=possible,
         transaction_id=f"console-{secrets.token_hex(8)}",
         mailed=mailed,
+        remark=remark,
         mails=parts.settings.mails != "none",
         languages=LANGUAGE_NAMES,
         events=on_its_page([_bought(order, item), *timeline.events(history)], view.profile.profile_id),

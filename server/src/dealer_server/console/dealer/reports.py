@@ -11,7 +11,7 @@ from dealer_server.rules.reports.statement import KINDS
 REPORTS = "/console/reports"
 WALLET, STATEMENTS = "/console/wallet", "/console/wallet/statements"
 MONTH = f"{STATEMENTS}/{{month}}"
-KEYS = ("day", "package")
+KEYS = ("package", "day")
 COLUMNS = {"sold": "bought", "revenue": "spent", "refunded": "refunded", "refunds": "refunds", "net": "net"}
 
 
@@ -65,7 +65,8 @@ async def download_statement(context: RequestContext) -> Download:
 
 
 def _orders(asked: Question, group: Group) -> str:
-    """The list of the orders of a row's days."""
+    """The list of the orders of a row's days and package."""
     keys = group.keys
     days = {"from": keys["day"].isoformat(), "to": keys["day"].isoformat()} if "day" in keys else None
-    return params.address("/console/orders", days or reports.days_query(asked.wanted.period))
+    package = {"package": keys["package"]} if "package" in keys else {}
+    return params.address("/console/orders", {**package, **(days or reports.days_query(asked.wanted.period))})

@@ -50,7 +50,7 @@ async def wallet(context: RequestContext) -> Html:
         wallet=wallet,
         days_left=recent.days_left(wallet.available, spent),
         pace_days=recent.PACE_DAYS,
-        spent=spent.total.net,
+        spent=spent.total.revenue,
         version=versions.version_of(texts({"lowBalanceThreshold": terms["lowBalanceThreshold"]})),
         statement=entries,
         dates=dates.of(context, WALLET),
@@ -61,6 +61,7 @@ async def wallet(context: RequestContext) -> Html:
         topups=topups.rows,
         entry_types=statement.ENTRY_TYPES,
         pay_methods=PAY_METHODS,
+        instructions=_instructions(context),
         transaction_id=_transaction_id(),
     )
 
@@ -68,6 +69,11 @@ async def wallet(context: RequestContext) -> Html:
 def _transaction_id() -> str:
     """Of a form that requests a top-up: sent twice, it requests one."""
     return f"console-{secrets.token_hex(8)}"
+
+
+def _instructions(context: RequestContext) -> str:
+    """How top-ups are paid, as the operator has set it; "" where nothing is set."""
+    return context.parts.settings.topup_instructions.replace("\\n", "\n").strip()
 
 
 @page(TOPUPS, DEALERS, "dealer/topups.html")
@@ -81,6 +87,7 @@ async def topups(context: RequestContext) -> Html:
         pages=params.pager(context, TOPUPS, found.next, shown=len(found.rows), word="top-up"),
         wallet=wallet,
         pay_methods=PAY_METHODS,
+        instructions=_instructions(context),
         transaction_id=_transaction_id(),
     )
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, get_args
 
-from dealer_server.console.dealer import findings
+from dealer_server.console.dealer import findings, samples
+from dealer_server.console.find import dates
 from dealer_server.console.shared import params
 from dealer_server.console.shared.calls import blaming, call
 from dealer_server.console.shared.incidents import receiver_health
@@ -15,14 +16,17 @@ from dealer_server.console.shared.rendering import indented, many
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import endpoint as webhook
+from dealer_server.operations.webhooks import resend as bulk
 from dealer_server.rules.orders import identity
 from dealer_server.rules.refusal import CallbackUrlRefused
 from dealer_server.store.console import api_log, dealer, orders
+from dealer_server.store.console import webhooks as console_webhooks
+from dealer_server.store.console.dealer import Span
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.notices import recipients
-from dealer_server.store.webhooks import endpoints, log, recent
-from dealer_server.store.webhooks.dialects import EVENT_TYPES
-from dealer_server.store.webhooks.log import Delivery
+from dealer_server.store.webhooks import endpoints, log, recent, signer
+from dealer_server.store.webhooks.dialects import EVENT_TYPES, is_rt
+from dealer_server.store.webhooks.log import Delivery, Filter
 from dealer_server.store.webhooks.recent import Hour
 from dealer_server.webhooks import rt_health, sample_event
 from dealer_server.webhooks.sample_event import TestResult
@@ -96,10 +100,12 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         deliveries=found.rows,
         attempts=attempts,
         failed_count=min(failed, MOST_RESENT),
+        more_failed=failed > MOST_RESENT,
         pages=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery"),
         events=EVENTS,
         status=params.one_of(context.query, "status", tuple(FILTERS)) or "",
-        filtered=any(context.query.get(name) for name in ("order", "event", "status")),
+        dates=dates.of(context, WEBHOOKS),
+        filtered=any(context.query.get(name) for name in ("order", "event", "status", "from", "to")),
         https=context.parts.callbacks.require_https,
     )
 
@@ -127,8 +133,11 @@ async def _deliveries(connection: Connection, context: RequestContext) -> ListPa
         rows = [] if order_id is None else await dealer.deliveries_of(connection, tenant_id, order_id, PAGE_SIZE)
         return ListPage(rows, None)
     status, event = context.query.get("status", ""), params.one_of(context.query, "event", EVENTS)
-    before = params.number(context.query, "before") or 2**53
-    return await dealer.list_deliveries(connection, tenant_id, before, event, FILTERS.get(status, NEEDED), PAGE_SIZE)
+    start, end = params.day(context.query, "from"), params.day(context.query, "to", after=True)
+    span = Span(*await console_webhooks.ids_between(connection, start, end, context.now))
+    wanted = Filter(event_type=event, states=FILTERS.get(status, NEEDED), start=start, end=end)
+    span = span.until(params.number(context.query, "before"))
+    return await dealer.list_deliveries(connection, tenant_id, span, wanted, PAGE_SIZE)
 
 
 @action(f"{WEBHOOKS}/url", DEALER_DEVELOPERS)
@@ -181,8 +190,12 @@ async def show_delivery(context: RequestContext) -> Html:
             raise NotFound
         attempts = (await log.attempts(connection, context.tenant_id, [delivery_id]))[delivery_id]
         bodies = await orders.bodies(connection, context.tenant_id, [delivery_id], context.parts.data_keys)
+        endpoint = await endpoints.find(connection, context.tenant_id)
+        signer_of = await signer.load(connection, context.tenant_id)
     moving = delivery.state in ("WAITING", "READY", "IN_FLIGHT", "RETRY")
     body = bodies.get(delivery_id, b"")
+    app_key = signer_of.app_key if signer_of else ""
+    url = "" if endpoint is None else endpoint.rt_url if is_rt(delivery.event_type) else endpoint.url
     return Html(
         delivery=delivery,
         attempts=attempts,
@@ -190,15 +203,21 @@ async def show_delivery(context: RequestContext) -> Html:
         body=body.decode(),
         shown=indented(body),
         most_shown=MOST_SHOWN,
+        headers=samples.webhook_headers(delivery, app_key, standard=bool(endpoint and endpoint.standard_headers)),
+        curl=samples.webhook_curl(delivery, app_key, url, body.decode()) if body else "",
     )
 
 
 @action(f"{WEBHOOKS}/resend-failed", DEALER_DEVELOPERS)
 async def resend_failed(context: RequestContext) -> Redirect:
-    """The newest of those that failed, each as /webhook/delivery/resend does, the oldest of them first."""
+    """All that failed, each as /webhook/delivery/resend does, the oldest first. Many are left to a job."""
     database, tenant_id = context.parts.database, context.tenant_id
     async with database.connection() as connection:
-        found = await dealer.list_deliveries(connection, tenant_id, 2**53, None, ("FAILED",), MOST_RESENT)
+        failed = Filter(states=("FAILED",))
+        found = await dealer.list_deliveries(connection, tenant_id, Span(0, 2**53), failed, MOST_RESENT)
+    if found.next is not None:
+        count = await bulk.all_failed(database, tenant_id, context.author, lambda: context.now)
+        return Redirect(WEBHOOKS, f"{many(count, 'webhook')} are being sent again, the oldest first")
     for delivery in reversed(found.rows):
         request = call(calls.ResendDelivery, deliveryId=str(delivery.delivery_id))
         await webhook.resend(database, tenant_id, request, context.now, context.author)

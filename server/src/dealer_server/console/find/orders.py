@@ -53,10 +53,10 @@ async def page(context: RequestContext, wanted: OrderFilter, more: More | None =
     oldest_first, seen = not order.descending, params.number(context.query, "before")
     faults = params.faults(context.query, status=STATUSES)
     found = ListPage[OrderRow]((), None)
-    if not faults:
-        async with context.parts.database.connection() as connection:
+    async with context.parts.database.connection() as connection:
+        if not faults:
             found = await store.list_orders(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
-            fields |= await more(connection, found.rows) if more else {}
+        fields |= await more(connection, found.rows) if more else {}
     presets = [("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
     return Html(
         orders=found.rows,

@@ -1,12 +1,13 @@
 """The list of eSIMs, of all dealers or of one: its filters, its order, its pages, and its file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from dealer_server.console.find import dates, files, tabs
 from dealer_server.console.shared import params, words
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import dealer
 from dealer_server.store.console import profiles as store
@@ -14,6 +15,7 @@ from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileRow
 
 PROFILES = "/console/profiles"
+More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order")
 PRESETS = ("NOT_INSTALLED", "IN_USE", "NEARLY_USED", "ENDED", "FAILED")
 """States that have a tab of their own."""
@@ -43,8 +45,11 @@ def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
     )
 
 
-async def page(context: RequestContext, wanted: ProfileFilter, name: str, **fields: Any) -> Html:
-    """A page of the list; its template sees `fields` too. `name`: of the parameter that is the state."""
+async def page(
+    context: RequestContext, wanted: ProfileFilter, name: str, more: More | None = None, **fields: Any
+) -> Html:
+    """A page of the list; its template sees `fields` too, and what `more` reads of its rows. `name`: of the parameter
+    that is the state."""
     presets = [(words.text(state), {name: state}) for state in PRESETS]
     order = params.order(context, PROFILES, CREATED, NEWEST_FIRST)
     oldest_first, seen = not order.descending, params.number(context.query, "before")
@@ -55,6 +60,7 @@ async def page(context: RequestContext, wanted: ProfileFilter, name: str, **fiel
             found = await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
         held = [row.profile_id for row in found.rows if row.held]
         in_review = await dealer.in_review(connection, wanted.tenant_id, held) if wanted.tenant_id else frozenset()
+        fields |= await more(connection, found.rows) if more else {}
     return Html(
         profiles=found.rows,
         in_review=in_review,

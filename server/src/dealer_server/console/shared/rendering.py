@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -34,6 +34,17 @@ SHEET = "console.css"
 def indented(body: bytes) -> str:
     """A JSON body as people read it; "" where there is none."""
     return json.dumps(json.loads(body), indent=2, ensure_ascii=False) if body else ""
+
+
+def hanging(text: str) -> list[tuple[int, str]]:
+    """Lines of an indented JSON text: how many steps of two spaces each stands in, and what it says."""
+    return [((len(line) - len(line.lstrip(" "))) // 2, line.lstrip(" ")) for line in text.splitlines()]
+
+
+def one_currency(rows: Iterable[Any]) -> str:
+    """That of all these rows; "" where there are several."""
+    found = {row.currency for row in rows}
+    return found.pop() if len(found) == 1 else ""
 
 
 def many(count: int, word: str) -> str:
@@ -208,6 +219,8 @@ def environment() -> Environment:
         "label": words.label,
         "grouped": money.grouped,
         "many": many,
+        "one_currency": one_currency,
+        "hanging": hanging,
         "data": data_amount,
         "time_left": time_left,
         "role": words.role,

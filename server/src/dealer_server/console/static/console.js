@@ -302,7 +302,7 @@
   const reachable = () => { for (const box of all(".table-responsive")) if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; };
   // Rows that stand as cards say the name of each column; roles, as a browser forgets a table that is drawn otherwise.
   const named = (table) => {
-    const names = [...table.tHead.rows[0].cells].map((cell) => (cell.querySelector(".visually-hidden") ? "" : cell.textContent.replace(/[↑↓]/, "").trim()));
+    const names = [...table.tHead.rows[0].cells].map((cell) => (cell.querySelector(".visually-hidden") ? "" : cell.textContent.replace(/[↑↓]/, "").trim().replace(/, [A-Z]{3}$/, "")));
     table.role = "table";
     for (const row of table.rows) {
       row.role = "row";
@@ -330,12 +330,13 @@
     if (!CSS.highlights) return;
     const ranges = { name: [], text: [], value: [] };
     for (const box of all("pre")) {
-      const text = (box.querySelector("code") ?? box).firstChild;
-      if (!/^\s*[{[]/.test(text?.data ?? "")) continue;
-      for (const { 0: token, 1: quoted, 2: colon, index } of text.data.matchAll(TOKEN)) {
-        const endOffset = index + (quoted ?? token).length;
-        ranges[colon ? "name" : quoted ? "text" : "value"].push(new StaticRange({ startContainer: text, startOffset: index, endContainer: text, endOffset }));
-      }
+      if (!/^\s*[{[]/.test(box.textContent)) continue;
+      const texts = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+      for (let text = texts.nextNode(); text; text = texts.nextNode())
+        for (const { 0: token, 1: quoted, 2: colon, index } of text.data.matchAll(TOKEN)) {
+          const endOffset = index + (quoted ?? token).length;
+          ranges[colon ? "name" : quoted ? "text" : "value"].push(new StaticRange({ startContainer: text, startOffset: index, endContainer: text, endOffset }));
+        }
     }
     for (const [kind, found] of Object.entries(ranges)) CSS.highlights.set(`json-${kind}`, new Highlight(...found));
   };

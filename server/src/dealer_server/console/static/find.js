@@ -160,7 +160,7 @@
     ...group("On this page", fitting(document.querySelectorAll("#main > .heading :is(.heading-actions, .more-menu) > :is(a, button).btn:not(.more)"))),
     ...group("Pages", fitting(document.querySelectorAll("#side .side-link, #user-menu a")).slice(0, words().length ? MOST : 30)),
     ...group("Actions", fitting(document.getElementById("palette-actions").content.querySelectorAll("a"))
-      .concat(fitting(document.querySelectorAll("[data-theme-switch], #user-menu button")))),
+      .concat(fitting(document.querySelectorAll(".top-button, #user-menu button:not([data-theme-switch])")))),
   ];
   // Its state and amount or, without them, why it matched.
   const said = (hit) => [...hit.querySelectorAll(".hit-state, .hit-amount")].map((part) => part.textContent.trim()).join(" · ") || hit.querySelector(".hit-why").textContent;

@@ -5,7 +5,7 @@ A job's count is known before anything is sent. The worker sends, one job per de
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple, get_args
 
 from dealer_server import store
@@ -102,6 +102,22 @@ async def _begin(connection: Connection, selection: DeliverySelection, part: Par
     detail |= {"states": states, "eventType": selection.event_type}
     await _record(connection, author, f"webhook.{selection.kind.lower()}", part.tenant_id, detail)
     return job
+
+
+async def all_failed(database: Database, tenant_id: int, author: str, clock: Clock) -> int:
+    """A dealer has all its FAILED deliveries sent once more, by one job at a time; how many. Raises OperatorError."""
+    now = clock()
+    everything = DeliverySelection("RESEND", tenant_id, datetime.fromtimestamp(0, UTC), now)
+
+    async def work(connection: Connection) -> int:
+        await _require_endpoint(connection, tenant_id)
+        if await webhook_resend.is_running(connection, tenant_id):
+            raise OperatorError("Failed webhooks are being sent again already. Try again when that is over.")
+        total = await log.count(connection, tenant_id, Filter(states=everything.states, end=now), None)
+        await _begin(connection, everything, Part(tenant_id, "", total), author, now)
+        return total
+
+    return await database.run(work)
 
 
 async def resend(database: Database, tenant_id: int, delivery_ids: Sequence[int], author: str, clock: Clock) -> int:

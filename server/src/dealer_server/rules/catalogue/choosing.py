@@ -1,6 +1,6 @@
 """Which packages does a dealer find who looks for something to sell?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, get_args
 
 from dealer_server.rules.catalogue.countries import COUNTRIES
@@ -94,11 +94,6 @@ def bundles_on_sale(on_sale: Iterable[OnSale]) -> list[Place]:
         if one.package.location_type != "COUNTRY"
     }
     return sorted([Place(*region) for region in regions.items()], key=lambda place: place.name)
-
-
-def country_names(codes: Sequence[str]) -> list[str]:
-    """By name."""
-    return sorted(country_name(code) for code in codes)
 
 
 def country_name(code: str) -> str:

@@ -20,7 +20,6 @@ from dealer_server.store.wallets.ledger import Entry
 from dealer_server.store.wallets.topup import Topup
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.log import Delivery, Filter
-from esim_dealer.wire.vocabulary import DeliveryState
 
 T = TypeVar("T")
 
@@ -42,6 +41,15 @@ class Wallet(NamedTuple):
     @property
     def available(self) -> int:
         return self.balance + self.credit_limit
+
+
+class Balance(NamedTuple):
+    """What can be spent, in ten-thousandths. `low`: less than the dealer wants to have."""
+
+    available: int
+    currency: str
+    frozen: bool
+    low: bool
 
 
 class RefundRow(NamedTuple):
@@ -88,6 +96,16 @@ async def wallet(connection: Connection, tenant_id: int) -> Wallet:
     )
     assert row is not None, "a dealer has a wallet"
     return Wallet(**row)
+
+
+async def balance(connection: Connection, tenant_id: int) -> Balance:
+    row = await connection.fetchrow(
+        "SELECT balance + credit_limit AS available, currency, frozen, balance + credit_limit < low_balance_threshold"
+        " AS low FROM wallet WHERE tenant_id = $1",
+        tenant_id,
+    )
+    assert row is not None, "a dealer has a wallet"
+    return Balance(**row)
 
 
 def _scanned(kind: type[T], key: str, rows: Sequence[Any], size: int, limit: int) -> ListPage[T]:
@@ -186,13 +204,15 @@ _DELIVERIES = """
 WITH scanned AS MATERIALIZED (
     SELECT tenant_id, delivery_id, order_id, event_type, trigger, state, order_version, hints, attempt_count,
         CASE WHEN state IN ('READY', 'RETRY') THEN due_at END AS next_attempt_at, created_at
-    FROM webhook_delivery WHERE tenant_id = $1 AND delivery_id < $2 ORDER BY delivery_id DESC LIMIT $5
+    FROM webhook_delivery WHERE tenant_id = $1 AND delivery_id >= $7 AND delivery_id < $2
+    ORDER BY delivery_id DESC LIMIT $5
 )
 SELECT ends.last_scanned, ends.scanned, found.*
 FROM (SELECT min(delivery_id) AS last_scanned, count(*) AS scanned FROM scanned) ends
 LEFT JOIN LATERAL (
     SELECT * FROM scanned WHERE ($3::text IS NULL OR event_type = $3)
         AND state = ANY($4::text[])
+        AND ($8::timestamptz IS NULL OR created_at >= $8) AND ($9::timestamptz IS NULL OR created_at < $9)
     ORDER BY delivery_id DESC LIMIT $6
 ) found ON true ORDER BY found.delivery_id DESC
 """
@@ -206,18 +226,18 @@ async def deliveries_of(connection: Connection, tenant_id: int, order_id: int, l
 async def list_deliveries(
     connection: Connection,
     tenant_id: int,
-    end: int,
-    event_type: str | None,
-    states: tuple[DeliveryState, ...],
+    span: Span,
+    wanted: Filter,
     size: int,
 ) -> ListPage[Delivery]:
-    """The newest deliveries before an id. Those that ended FAILED have an index of their own."""
-    if states == ("FAILED",):
-        filters, window = Filter(event_type=event_type, states=states), Window(size + 1, 0, end)
-        return _page(await log.page(connection, tenant_id, filters, window), size, "delivery_id")
+    """The newest deliveries of these ids. Those that ended FAILED have an index of their own."""
+    if wanted.states == ("FAILED",):
+        found = await log.page(connection, tenant_id, wanted, Window(size + 1, 0, span.end))
+        return _page(found, size, "delivery_id")
     found = ListPage[Delivery]([], None)
+    what, times = (wanted.event_type, wanted.states), (wanted.start, wanted.end)
     for limit in (4 * size, MAX_SCANNED):  # most pages are full after a short look
-        rows = await connection.fetch(_DELIVERIES, tenant_id, end, event_type, states, limit, size + 1)
+        rows = await connection.fetch(_DELIVERIES, tenant_id, span.end, *what, limit, size + 1, span.first, *times)
         found = _scanned(Delivery, "delivery_id", rows, size, limit)
         if len(found.rows) == size or found.next is None:
             break

@@ -332,9 +332,18 @@ async def suspensions(connection: Connection, tenant_id: int, profiles: range, l
 
 
 async def remark(connection: Connection, tenant_id: int, order_id: int) -> str | None:
-    return await connection.fetchval(
-        "SELECT remark FROM orders WHERE tenant_id = $1 AND order_id = $2", tenant_id, order_id
+    return (await remarks(connection, tenant_id, [order_id])).get(order_id)
+
+
+async def remarks(connection: Connection, tenant_id: int, order_ids: Sequence[int]) -> dict[int, str]:
+    """Of those of these orders that have one."""
+    rows = await connection.fetch(
+        "SELECT order_id, remark FROM orders WHERE tenant_id = $1 AND order_id = ANY($2::bigint[])"
+        " AND remark IS NOT NULL",
+        tenant_id,
+        order_ids,
     )
+    return {row["order_id"]: row["remark"] for row in rows}
 
 
 async def bodies(

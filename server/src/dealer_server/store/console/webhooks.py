@@ -140,7 +140,7 @@ async def deliveries(
     connection: Connection, wanted: Wanted, seen: int | None, size: int, now: datetime, *, oldest_first: bool = False
 ) -> ListPage[DeliveryRow]:
     """The newest that match, or the oldest ones, after the one seen last; of one dealer or of all."""
-    first, end = await _ids_between(connection, wanted.start, wanted.end, now)
+    first, end = await ids_between(connection, wanted.start, wanted.end, now)
     left = ScanRange("webhook_delivery", "delivery_id", wanted.tenant_id, first, end, oldest_first, step=1)
 
     async def matching(begin: int, end: int, limit: int) -> list[DeliveryRow]:
@@ -158,7 +158,7 @@ async def deliveries(
     return ListPage(rows[:size], rows[size - 1].delivery_id if len(rows) > size else None)
 
 
-async def _ids_between(
+async def ids_between(
     connection: Connection, start: datetime | None, end: datetime | None, now: datetime
 ) -> tuple[int, int]:
     """The ids of deliveries created at `start` or later and before `end`; the last one is none of them."""

@@ -45,10 +45,12 @@ class PackageView(NamedTuple):
 
 
 class PlaceView(NamedTuple):
-    """A country or region with what is on sale for it. `least`: its lowest price, in major units."""
+    """A country or region with what is on sale for it. `least`: its lowest price, in major units; `least_per_gb`: of a
+    gigabyte, "" where all its volumes are unlimited."""
 
     packages: list[PackageView]
     least: str
+    least_per_gb: str
 
     @property
     def first(self) -> Package:
@@ -112,12 +114,21 @@ def _by_place(found: Iterable[OnSale], query: Mapping[str, str]) -> list[list[On
     for one in found:
         places.setdefault(one.package.location_code, []).append(one)
     asked = places.pop((params.text(query, "place") or "").upper(), None)
-    return [*([asked] if asked else []), *places.values()]
+    by_part = sorted(places.values(), key=lambda of_place: _part_position(of_place[0].package.continent))
+    return [*([asked] if asked else []), *by_part]
+
+
+def _part_position(continent: str) -> tuple[bool, str]:
+    """By name; what belongs to no single part of the world comes last."""
+    return not continent, continent
 
 
 def _place(of_place: Sequence[OnSale]) -> PlaceView:
+    currency = of_place[0].package.currency
     least = min(one.price for one in of_place)
-    return PlaceView([view(one) for one in of_place], money.text(least, of_place[0].package.currency))
+    per_gb = [found for one in of_place if (found := _of_a_gb(one.price, one.package)) is not None]
+    least_per_gb = money.text(min(per_gb), currency) if per_gb else ""
+    return PlaceView([view(one) for one in of_place], money.text(least, currency), least_per_gb)
 
 
 def _part(query: Mapping[str, str]) -> str | None:
@@ -157,12 +168,18 @@ def view(one: OnSale) -> PackageView:
 
 
 def _per_gb(price: int, package: Package) -> str:
-    """To the currency's nearest unit; also of a package that is sold by the day and has its volume each day."""
+    found = _of_a_gb(price, package)
+    return "" if found is None else money.text(found, package.currency)
+
+
+def _of_a_gb(price: int, package: Package) -> int | None:
+    """To the currency's nearest unit; also of a package that is sold by the day and has its volume each day. None where
+    its volume is unlimited."""
     if not package.data_bytes:
-        return ""
+        return None
     unit = money.unit(package.currency)
     units = (2 * price * GB + package.data_bytes * unit) // (2 * package.data_bytes * unit)
-    return money.text(units * unit, package.currency)
+    return units * unit
 
 
 def _data(package: Package) -> str:

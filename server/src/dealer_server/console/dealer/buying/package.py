@@ -18,6 +18,8 @@ from dealer_server.store.tenants import tenant
 
 PLANS = 12
 """Others of the same place that are shown: those next to it."""
+MARKUPS, MOST_MARKUP = (20, 30, 50, 100), 1_000
+"""Percent."""
 
 
 class Sum(NamedTuple):
@@ -28,6 +30,14 @@ class Sum(NamedTuple):
     total: int
     after: int
     missing: int
+
+
+class Resale(NamedTuple):
+    """A price that a dealer may ask, and what it leaves, in ten-thousandths. `percent`: the markup."""
+
+    percent: int
+    price: int
+    left: int
 
 
 @page(f"{CATALOGUE}/{{package_code}}", DEALERS, "dealer/buying/package.html")
@@ -44,17 +54,28 @@ async def package(context: RequestContext) -> Html:
     others = [one for one in catalogue.on_sale(prices) if _is_beside(one, package)]
     return Html(
         view=view(OnSale(package, offer.price, "")),
-        covered=choosing.country_names(package.locations),
+        exit_country=choosing.country_name(package.ip_export),
+        covered=sorted(((code, choosing.country_name(code)) for code in package.locations), key=lambda one: one[1]),
         networks=[(choosing.country_name(one.location_code), one.operators) for one in package.networks],
         daily=sold_by_day(package.data_type),
         plans=[view(one) for one in _around(others, package)],
         plan_count=len(others),
         wallet=wallet,
         sum=_sum(context.query, package, offer.price, wallet),
+        resale=_resale(context.query, package, offer.price),
+        markup=params.number(context.query, "markup"),
         unit_price=offer.price,
         decimals=money.exponent_of(package.currency),
         transaction_id=new_transaction_id(),
     )
+
+
+def _resale(query: Mapping[str, str], package: Package, price: int) -> list[Resale]:
+    """At the usual markups, and at the one that is asked for."""
+    asked = params.number(query, "markup")
+    percents = sorted({*MARKUPS, asked} if asked and asked <= MOST_MARKUP else MARKUPS)
+    prices = [money.marked_up(price, 100 * percent, package.currency) for percent in percents]
+    return [Resale(percent, one, one - price) for percent, one in zip(percents, prices, strict=True)]
 
 
 def _is_beside(one: OnSale, package: Package) -> bool:
