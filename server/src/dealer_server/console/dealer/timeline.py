@@ -26,6 +26,8 @@ from dealer_server.store.console import recharges as console_recharges
 from dealer_server.store.console.dealer import RefundRow
 from dealer_server.store.console.orders import Movement, ProfileTimes, Purchase, SupplierCall
 from dealer_server.store.console.recharges import RechargeTimes
+from dealer_server.store.notices import buyer_mails
+from dealer_server.store.notices.buyer_mails import BuyerMail
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.log import Attempt, Delivery
 
@@ -48,6 +50,7 @@ class History(NamedTuple):
     refusals: Mapping[int, Sequence[tuple[str, str]]]
     deliveries: Sequence[Delivery]
     attempts: Mapping[int, Sequence[Attempt]]
+    mails: Sequence[BuyerMail]
 
 
 async def load(connection: Connection, order: Order) -> History:
@@ -58,6 +61,7 @@ async def load(connection: Connection, order: Order) -> History:
         movements=await console_orders.movements(connection, tenant_id, order_id),
         refunds=await console_dealer.refunds(connection, tenant_id, order_id, REFUNDS),
         deliveries=deliveries,
+        mails=await buyer_mails.of_order(connection, tenant_id, order_id, EVENTS),
         attempts=await log.attempts(connection, tenant_id, [delivery.delivery_id for delivery in deliveries]),
     )
 
@@ -65,7 +69,8 @@ async def load(connection: Connection, order: Order) -> History:
 async def load_esim(connection: Connection, order: Order, profile_id: int) -> History:
     """Without what is of the order as a whole, payments and webhooks."""
     return (await _of_esims(connection, order, range(profile_id, profile_id + 1)))._replace(
-        refunds=await console_dealer.refunds(connection, order.tenant_id, order.order_id, REFUNDS, profile_id)
+        refunds=await console_dealer.refunds(connection, order.tenant_id, order.order_id, REFUNDS, profile_id),
+        mails=await buyer_mails.of_profile(connection, order.tenant_id, profile_id, EVENTS),
     )
 
 
@@ -84,6 +89,7 @@ async def _of_esims(connection: Connection, order: Order, span: range) -> Histor
         refusals=await _refusals(connection, order),
         deliveries=(),
         attempts={},
+        mails=(),
     )
 
 
@@ -103,8 +109,15 @@ def events(history: History) -> list[Event]:
             *_calls(history),
             *profile_events(history.order, history.lives, suppliers=False),
             *_deliveries(history),
+            *_mails(history),
         )
     )
+
+
+def _mails(history: History) -> Iterator[Event]:
+    for mail in history.mails:
+        to, state = f" to {mail.mail}" if mail.mail else "", "" if mail.state == "DELIVERED" else mail.state
+        yield Event(mail.created_at, "mail", f"Install page mailed{to}", state)
 
 
 def _money(history: History) -> Iterator[Event]:

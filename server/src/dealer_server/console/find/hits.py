@@ -18,6 +18,7 @@ from dealer_server.store.console import dealers, packages
 from dealer_server.store.console import search as named
 from dealer_server.store.console.packages import PackageFilter
 from dealer_server.store.console.search import OrderFacts, ProfileHit
+from dealer_server.store.notices import buyer_mails
 from dealer_server.store.search import find, lookup
 from dealer_server.store.search.find import IccidHit, TextHit
 from dealer_server.store.tenants import tenant
@@ -143,10 +144,14 @@ def _shows(hit: Hit, text: str) -> bool:
 
 
 async def _orders(connection: Connection, tenant_id: int | None, asked: Query) -> list[Hit]:
-    """Those that are named whole."""
+    """Those that are named whole, or by the whole address of a dealer's own buyer."""
     whole = await named.orders(connection, tenant_id, identity.order_id(asked.text.upper()), asked.text)
-    facts = await named.order_facts(connection, [(order.tenant_id, order.order_id) for order in whole])
-    return [
+    mailed = list[int]()
+    if tenant_id is not None and "@" in asked.text:
+        mailed = await buyer_mails.orders_to(connection, tenant_id, asked.text, MOST + 1)
+    keys = [(order.tenant_id, order.order_id) for order in whole]
+    facts = await named.order_facts(connection, [*keys, *((tenant_id or 0, order_id) for order_id in mailed)])
+    return [_order(order_id, facts, f"Mailed to {asked.text}", "buyer") for order_id in mailed] + [
         _order(
             order.order_id,
             facts,

@@ -84,6 +84,30 @@ async def of_profile(connection: Connection, tenant_id: int, profile_id: int, li
     return [BuyerMail(**row) for row in rows]
 
 
+async def of_order(connection: Connection, tenant_id: int, order_id: int, limit: int) -> Sequence[BuyerMail]:
+    """The newest first."""
+    rows = await connection.fetch(
+        f"SELECT {', '.join(BuyerMail._fields)} FROM buyer_mail WHERE tenant_id = $1 AND order_id = $2"
+        " ORDER BY mail_id DESC LIMIT $3",
+        tenant_id,
+        order_id,
+        limit,
+    )
+    return [BuyerMail(**row) for row in rows]
+
+
+async def orders_to(connection: Connection, tenant_id: int, mail: str, limit: int) -> list[int]:
+    """The newest orders of which an eSIM was mailed to this address."""
+    rows = await connection.fetch(
+        "SELECT DISTINCT order_id FROM buyer_mail WHERE tenant_id = $1 AND lower(mail) = lower($2)"
+        " ORDER BY order_id DESC LIMIT $3",
+        tenant_id,
+        mail,
+        limit,
+    )
+    return [row["order_id"] for row in rows]
+
+
 async def newest_of_orders(connection: Connection, tenant_id: int, order_ids: Sequence[int]) -> dict[int, BuyerMail]:
     """Of each of these orders the newest, by orderId."""
     return await _newest(connection, "order_id", tenant_id, order_ids)

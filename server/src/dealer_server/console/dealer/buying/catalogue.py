@@ -114,13 +114,13 @@ def _by_place(found: Iterable[OnSale], query: Mapping[str, str]) -> list[list[On
     for one in found:
         places.setdefault(one.package.location_code, []).append(one)
     asked = places.pop((params.text(query, "place") or "").upper(), None)
-    by_part = sorted(places.values(), key=lambda of_place: _part_position(of_place[0].package.continent))
+    by_part = sorted(places.values(), key=lambda of_place: _part_position(of_place[0].package))
     return [*([asked] if asked else []), *by_part]
 
 
-def _part_position(continent: str) -> tuple[bool, str]:
-    """By name; what belongs to no single part of the world comes last."""
-    return not continent, continent
+def _part_position(package: Package) -> tuple[bool, str, bool]:
+    """Parts of the world by name, what belongs to no single one last; within each, regions before countries."""
+    return not package.continent, package.continent, package.location_type == "COUNTRY"
 
 
 def _place(of_place: Sequence[OnSale]) -> PlaceView:
