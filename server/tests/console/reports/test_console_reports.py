@@ -66,8 +66,8 @@ async def test_days_are_compared_with_as_many_before_them(
     columns = "tenant_id, kind, package_code, supplier, currency, refunded, refunds, costed, cost"
     doubled = f"INSERT INTO report_sum (day, sold, revenue, {columns}) SELECT day - 1, sold, 2 * revenue, {columns}"
     await fetch(service.database, f"{doubled} FROM report_sum {whose} RETURNING 1", dealer.tenant_id)
-    assert "Revenue 5.40 USD −50 % , 3 eSIMs and recharges" in await see(admin, alone)
-    assert "Spent 5.40 USD −50 % , 3 eSIMs and recharges" in await see(clerk, alone)
+    assert "Revenue 5.40 USD ↓ down 50 % , 3 eSIMs and recharges" in await see(admin, alone)
+    assert "Spent 5.40 USD ↓ down 50 % , 3 eSIMs and recharges" in await see(clerk, alone)
 
 
 async def test_a_dealer_sees_its_own_without_costs_and_suppliers(
@@ -90,7 +90,7 @@ async def test_the_home_page_tells_of_the_last_30_days_and_of_the_packages_bough
     await stranger.order()
     await folded(service.database)
     page = await see(clerk, "/console")
-    assert "Spent, 30 days 5.40 USD 3 eSIMs and recharges" in page
+    assert "Spent, 30 days, before refunds 5.40 USD 3 eSIMs and recharges" in page
     assert "TEST-OK 1 GB 7 days TEST-OK 2 3.60 USD" in page
     assert "TEST-ASYNC 1 1.80 USD" in page
     assert f'{clock.now():%Y-%m-%d} <span class="text-secondary">so far</span>' in (await clerk.get("/console")).text
@@ -99,7 +99,7 @@ async def test_the_home_page_tells_of_the_last_30_days_and_of_the_packages_bough
 async def test_the_home_page_of_a_dealer_who_bought_nothing_has_no_chart(dealer: ApiClient, service: Service):
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         page = await see(one, "/console")
-    assert "Spent, 30 days 0.00 USD 0 eSIMs and recharges" in page
+    assert "Spent, 30 days, before refunds 0.00 USD 0 eSIMs and recharges" in page
     assert "Top packages" not in page and "Spent per day" not in page
 
 

@@ -16,7 +16,7 @@ from dealer_server.rules.brand import brand as rules
 from dealer_server.rules.brand import colour
 from dealer_server.rules.brand.brand import Brand
 from dealer_server.rules.esim import qr
-from dealer_server.rules.install.device import MAKERS, Device
+from dealer_server.rules.install.device import MANUFACTURERS, Device
 from dealer_server.rules.install.languages import LANGUAGES, Language
 
 HERE = Path(__file__).parent
@@ -38,8 +38,8 @@ def page(of: InstallPage, language: Language, device: Device) -> Rendered:
         script=_script(),
         page=of,
         device=device,
-        phones=(*MAKERS, "ios") if device.platform == "android" else ("ios", *MAKERS),
-        phone=device.maker if device.platform == "android" else "ios",
+        phones=(*MANUFACTURERS, "ios") if device.platform == "android" else ("ios", *MANUFACTURERS),
+        phone=device.manufacturer if device.platform == "android" else "ios",
         chips=_chips(of, text),
         volume=_volume(of, text),
         qr=Markup(qr.inline_svg(of.codes.code.text, text("qr_title"))) if of.codes else "",  # noqa: S704 (we drew it)
