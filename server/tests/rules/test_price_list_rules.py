@@ -160,9 +160,8 @@ def test_a_margin_is_below_zero_exactly_where_the_price_is_below_the_cost(paid: 
     assert price_list.margin(paid, asked) <= 10_000
 
 
-def test_a_cost_and_a_percentage_as_they_are_written():
+def test_a_cost_as_it_is_written():
     assert [cost_text(amount) for amount in (12_000, 12_345, 100, 0)] == ["1.20", "1.2345", "0.01", "0.00"]
-    assert [list_file.percent(points) for points in (0, 1_250, -500, 5, 10_000)] == ["0", "12.5", "-5", "0.05", "100"]
 
 
 # The file of a list

@@ -62,7 +62,7 @@ async def test_the_dealers_of_a_list_see_and_pay_its_prices(
     page = await see(admin, f"{home}?q=TEST-")
     assert "TEST-DELAY" in page and "1.55 USD exception" in page and "not on sale" in page
     assert "Gold" in await see(admin, f"/console/dealers/{dealer.tenant_id}")
-    assert "Gold Price list, markup 1 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
+    assert "Gold Price list, −10 % on dealer price 1 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
     await does(admin, f"{home}/unassign", dealer=str(dealer.tenant_id))
     await paid(dealer, "TEST-OK", "1.80")
     assert await service.audit() == []
@@ -104,7 +104,7 @@ async def test_prices_over_the_cost_follow_the_route_and_below_it_are_confirmed(
     await paid(dealer, "TEST-PARTIAL", "2.50")
     assert "is changed" in await does(admin, f"{home}/terms", **hidden(sent))
     await paid(dealer, "TEST-PARTIAL", "1.90")
-    assert "-5.27 %" in await see(admin, f"{home}?q=TEST-PARTIAL")
+    assert "−5.26 %" in await see(admin, f"{home}?q=TEST-PARTIAL")
     sent = await fill(admin, f"{home}/exceptions", package="TEST-PARTIAL", price="1.00")
     assert sent.status_code == 409
     await does(admin, f"{home}/exceptions", **hidden(sent))
@@ -178,7 +178,7 @@ async def test_a_list_is_exported_edited_and_imported_as_previewed(service: Serv
     text = "packageCode,exception\nTEST-OK,1.70\nTEST-FAIL,1.20\n"
     shown = await preview(admin, text, f"{home}/preview")
     page = text_of(shown.text)
-    assert "2 prices changed" in page and "1 price below cost" in page and "-25 %" in page
+    assert "2 prices changed" in page and "1 price below cost" in page and "−25.00 %" in page
     assert "below the cost" in await does(admin, f"{home}/import", **hidden(shown))
     done = await does(admin, f"{home}/import", **hidden(shown), allow_below_cost="on")
     assert "2 packages read, 2 prices changed" in done

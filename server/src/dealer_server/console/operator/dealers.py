@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
 from typing import get_args
 
 import msgspec
@@ -174,7 +173,6 @@ async def show_dealer(context: RequestContext) -> Html:
             endpoint=endpoint_now,
             health=receiver_health(endpoint_now),
             entries=await ledger.page(connection, tenant_id, Filter(None, None, None), latest),
-            markup=str(Decimal(dealer.markup_basis_points) / 100),
             percents=low_balance.PERCENTS,
             low_limits=low_limits,
             low=dealer.available < dealer.low_balance_threshold
@@ -261,7 +259,7 @@ async def adjust(context: RequestContext) -> Redirect:
         context.author,
         lambda: context.now,
     )
-    return Redirect(home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
+    return Redirect(home(dealer), f"The wallet is adjusted by {money.grouped(amount)} {dealer.currency}")
 
 
 @action(f"{DEALER}/callback", OPERATOR_ADMINS)

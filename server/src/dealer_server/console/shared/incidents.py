@@ -18,9 +18,21 @@ def receiver_health(endpoint: Endpoint | None) -> Health:
     return health(endpoint.state, endpoint.consecutive_failures, endpoint.last_success_at)
 
 
+class Act(NamedTuple):
+    """What ends an incident, or some of it, by one form; `text` says what it does."""
+
+    label: str
+    text: str
+    action: str
+
+
 class IncidentRow(NamedTuple):
+    """`impact`: what it stops, each with where to see more of it."""
+
     incident: Incident
     links: Sequence[Link]
+    impact: Sequence[Link] = ()
+    act: Act | None = None
 
 
 def rows(incidents: Iterable[Incident], links: Links) -> list[IncidentRow]:
