@@ -110,7 +110,7 @@ async def test_a_price_below_the_cost_is_asked_to_be_confirmed(service: Service,
     assert sent.status_code == 409 and "1.2345 USD" in text_of(sent.text) and "0.0045 USD" in text_of(sent.text)
     assert "1.23 USD" not in await see(admin, home)
     assert "saved" in await does(admin, f"{home}/edit", **hidden(sent))
-    assert "-0.37 %" in await see(admin, home)
+    assert "−0.37 %" in await see(admin, home)
     form = hidden(await admin.get(f"{home}/edit"))
     assert "saved" in await does(admin, f"{home}/edit", **form, packageName="Still below"), "the price did not change"
 
@@ -122,7 +122,7 @@ async def test_the_list_tells_cost_and_margin_and_finds_what_is_sold_at_a_loss(s
     await of_stock(service, "TEST-REJECT", 20_000)
     await of_stock(service, "TEST-ASYNC", 9_000)
     page = await see(admin, "/console/packages?q=TEST-REJECT")
-    assert "2.00 1.80 USD -11.12 % On sale" in page, page
+    assert "2.00 1.80 USD −11.11 % On sale" in page, page
     losses = await see(admin, "/console/packages?margin=loss&supplier=stock")
     assert "TEST-REJECT" in losses and "TEST-ASYNC" not in losses
     assert re.search(r"[1-9] packages? below the cost", await see(admin, "/console/packages"))
