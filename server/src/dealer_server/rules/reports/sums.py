@@ -28,6 +28,11 @@ class Sums(NamedTuple):
         return self.net - self.cost
 
     @property
+    def complete(self) -> bool:
+        """Whether the cost of all that was sold and not given back is known."""
+        return 0 < self.costed >= self.sold - self.refunded
+
+    @property
     def margin_percent(self) -> str:
         """Of what dealers paid, for people; "" where that is nothing."""
         return percent.tenths(self.margin, self.net)

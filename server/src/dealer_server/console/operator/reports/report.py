@@ -39,6 +39,7 @@ async def show_report(context: RequestContext) -> Html:
         path=REPORTS,
         export=reports.address(f"{REPORTS}.csv", context, asked),
         orders_of=lambda group: _orders(asked, group),
+        packages_of=lambda group: _packages(context, asked, group),
         value=reports.value_text,
     )
 
@@ -55,6 +56,16 @@ async def _asked(context: RequestContext) -> tuple[Question, Choice]:
         dealer = await choice.dealer(connection, context.query.get("dealer"))
     asked = reports.question(context, KEYS)
     return asked._replace(wanted=asked.wanted._replace(tenant_id=dealer.tenant_id)), dealer
+
+
+def _packages(context: RequestContext, asked: Question, group: Group) -> str:
+    """The report of the packages of a row of a supplier: lists of orders name none."""
+    day = group.keys.get("day")
+    days = {"range": "", "from": day.isoformat(), "to": day.isoformat()} if day else {}
+    dealer = {"dealer": str(group.keys["dealer"])} if "dealer" in group.keys else {}
+    package = {"package": str(group.keys["package"])} if "package" in group.keys else {}
+    more = {"supplier": str(group.keys["supplier"])} | days | dealer | package
+    return reports.address(REPORTS, context, asked, by="package", then="", **more)
 
 
 def _orders(asked: Question, group: Group) -> str:
