@@ -15,6 +15,7 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import pricing
 from dealer_server.rules.orders.pricing import OwnPrice, PriceList
 from dealer_server.rules.price_lists import list_file, price_list
+from dealer_server.rules.price_lists.effect import effect
 from dealer_server.rules.price_lists.price_list import Basis, Cost, PriceListTerms
 from support.store_fixture import PACKAGES
 
@@ -283,3 +284,29 @@ def test_a_form_is_judged_as_a_line_of_a_file_is():
     assert (made, faults) == (msgspec.structs.replace(OK, package_name="New name"), {})
     made, faults = importing.read_form({"packageCode": "A B", "price": "x"}, ["stock"], None)
     assert made is None and set(faults) >= {"packageCode", "packageName", "locationCode", "duration"}
+
+
+# What terms come to
+
+
+def test_terms_are_weighed_by_the_packages_on_sale():
+    own = package()
+    off = msgspec.structs.replace(own, status="OFF_SALE")
+
+    def line(name: str, price: int | None, margin: int | None, one: Package = own) -> list_file.Line:
+        named = msgspec.structs.replace(one, package_name=name)
+        return list_file.Line(named, None if margin is None else 10_000, False, price, margin)
+
+    lines = [
+        line("A", 10_000, None),
+        line("C", 10_000, -500),
+        line("B", 12_000, 2_000),
+        line("D", None, None),
+        line("E", 12_000, 9_000, off),
+    ]
+    found = effect(lines)
+    assert found.example == lines[2], "the first by name whose cost is known"
+    assert (found.total, found.costed, found.losses) == (3, 2, 1)
+    assert (found.lowest, found.highest) == (-500, 2_000)
+    assert effect(lines[:1]).example == lines[0] and effect(lines[:1]).lowest is None
+    assert effect([]).example is None

@@ -111,6 +111,23 @@ async def test_prices_over_the_cost_follow_the_route_and_below_it_are_confirmed(
     await paid(dealer, "TEST-PARTIAL", "1.00")
 
 
+async def test_terms_tell_what_they_come_to_before_they_are_saved(service: Service, admin: Browser):
+    home = await made(admin, "Weighed", "10")
+    await routed(service, "TEST-OK", 10_000)
+    told = r"With these terms .+ sells at [0-9.]+ USD ?: cost [0-9.]+, (margin|loss) [0-9.]+ USD = −?[0-9,.]+ %"
+    for path in (f"{home}?markup=-10&basis=COST", f"{LISTS}/new?markup=12.5&basis=PRICE"):
+        page = await see(admin, path)
+        assert re.search(told, page) and "No cost is known for " in page, page
+    assert "Enter a percentage to see" in await see(admin, f"{home}?markup=ten")
+    form = {"name": "Weighed less", "markup": "−3.5", "basis": "COST", "do": "preview"}
+    for path, page in ((f"{home}/terms", home), (LISTS, f"{LISTS}/new")):
+        sent = await fill(admin, path, **form)
+        assert sent.headers["location"].startswith(f"{page}?"), sent.headers
+        shown = (await admin.get(sent.headers["location"])).text
+        assert 'value="Weighed less"' in shown and 'value="−3.5"' in shown and re.search(told, text_of(shown))
+    assert "Weighed less" not in await see(admin, LISTS)
+
+
 def hidden_version(page: httpx2.Response) -> dict[str, str]:
     """Of the form of the list's terms."""
     found = re.search(r'name="version" value="([^"]*)"', page.text.partition('/terms"')[2])
