@@ -26,12 +26,20 @@ class Act(NamedTuple):
     action: str
 
 
+class Effect(NamedTuple):
+    """What an incident stops, and where to see more of it. `bad`: nothing else steps in."""
+
+    label: str
+    address: str
+    bad: bool = False
+
+
 class IncidentRow(NamedTuple):
-    """`impact`: what it stops, each with where to see more of it."""
+    """`impact`: what it stops."""
 
     incident: Incident
     links: Sequence[Link]
-    impact: Sequence[Link] = ()
+    impact: Sequence[Effect] = ()
     act: Act | None = None
 
 

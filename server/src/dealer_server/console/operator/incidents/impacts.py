@@ -5,8 +5,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from dealer_server.console.shared import params
-from dealer_server.console.shared.concern import Link
-from dealer_server.console.shared.incidents import Act, IncidentRow
+from dealer_server.console.shared.incidents import Act, Effect, IncidentRow
 from dealer_server.console.shared.permissions import permissions
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import RequestContext
@@ -40,22 +39,22 @@ def with_impact(row: IncidentRow, found: Found, context: RequestContext) -> Inci
     moves = found.moves[supplier] if permissions(context.user).support else None
     stopped = found.impacts.get(supplier)
     return row._replace(
-        impact=_links(supplier, stopped, context) if stopped else (),
+        impact=_effects(supplier, stopped, context) if stopped else (),
         act=_act(supplier, moves) if moves and moves.moves else None,
     )
 
 
-def _links(supplier: str, stopped: Impact, context: RequestContext) -> list[Link]:
+def _effects(supplier: str, stopped: Impact, context: RequestContext) -> list[Effect]:
     first = {"supplier": supplier, "status": "ON_SALE"}
     text = f"{many(stopped.packages, 'package')} {'go' if stopped.packages > 1 else 'goes'} there first"
-    found = [Link(text, params.address("/console/packages", first))]
+    found = [Effect(text, params.address("/console/packages", first))]
     if stopped.alone:
         some = f"{stopped.alone:,} {'have' if stopped.alone > 1 else 'has'}" if stopped.packages > 1 else "it has"
         text = f"{some} no other supplier"
-        found.append(Link(text, params.address("/console/packages", first | {"route": "alone"})))
+        found.append(Effect(text, params.address("/console/packages", first | {"route": "alone"}), bad=True))
     days = {"from": f"{rules.first_day(context.now)}", "to": f"{context.now.date()}"}
     report = params.address("/console/reports", {"by": "package", "supplier": supplier, **days})
-    return [*found, Link(f"{rules.rate_text(stopped.sold, context.now)}", report)]
+    return [*found, Effect(f"{rules.rate_text(stopped.sold, context.now)}", report)]
 
 
 def _act(supplier: str, moves: Moves) -> Act:

@@ -21,13 +21,13 @@ COLUMNS = {
 async def show_report(context: RequestContext) -> Html:
     asked, dealer = await _asked(context)
     found = await reports.load(context, asked)
-    costed = any(sums.costed for sums in found.totals.values())
+    complete = found.currency in found.totals and found.totals[found.currency].complete
     async with context.parts.database.connection() as connection:
         suppliers = await report.suppliers(connection)
     return Html(
         400 if asked.problem else 200,
         report=found,
-        chart=reports.chart(found, {"revenue": "Revenue", "margin": "Margin"} if costed else {"revenue": "Revenue"}),
+        chart=reports.chart(found, {"revenue": "Revenue", "margin": "Margin"} if complete else {"revenue": "Revenue"}),
         before=reports.chart_before(found.before, found.currency),
         dates=dates.of_report(context, REPORTS, asked),
         keys=[(name, reports.WORDS[name]) for name in KEYS],
