@@ -251,18 +251,18 @@ async def test_the_margin_of_a_price_is_told_before_it_is_saved(service: Service
     await of_stock(service, "TEST-LIFECYCLE", 9_500)
     home = "/console/packages/TEST-LIFECYCLE"
     for price, told in (
-        ("1.20", "Cost 0.95 USD at stock: margin 0.25 USD = 20.83 %."),
+        ("1.20", "Cost 0.95 USD at stock: margin 0.25 USD = 20.83 %"),
         ("0.90", "Cost 0.95 USD at stock: loss 0.05 USD = −5.56 %"),
         ("x", "Cost 0.95 USD at stock."),
     ):
         assert told in await see(admin, f"{home}/edit?price={price}")
     sent = await fill(admin, f"{home}/edit", **hidden(await admin.get(f"{home}/edit")), price="1.20", do="preview")
-    assert sent.status_code == 200 and "margin 0.25 USD = 20.83 %." in text_of(sent.text)
+    assert sent.status_code == 200 and "margin 0.25 USD = 20.83 %" in text_of(sent.text)
     assert "1.20 USD" not in await see(admin, home)
     assert "saved" in await does(admin, f"{home}/edit", **hidden(sent), price="1.20")
     assert "1.20 USD" in await see(admin, home)
     assert "No cost is known without a route, so no margin." in await see(admin, "/console/packages/TEST-OK/edit")
     row = "supplier-0=stock&sku-0=X&cost-0=1.00&currency-0=USD"
-    assert "At the dealer price: margin 0.20 USD = 16.67 %." in await see(admin, f"{home}/route?{row}")
+    assert "At the dealer price: margin 0.20 USD = 16.67 %" in await see(admin, f"{home}/route?{row}")
     assert "skip it: the cost 1.00 USD leaves 16.67 %" in await see(admin, f"{home}/route?{row}&floor=20")
     assert "1.00" not in (await admin.get(f"{home}/route")).text.partition('name="cost-0"')[2].partition(">")[0]
