@@ -144,6 +144,10 @@ FROM (SELECT outcome, sent_at, answered_at IS NULL AND sent_at < $3::timestamptz
 """
 CALL_COUNTS = f"SELECT count(*)::int AS rows, {_COUNTED}"
 CALL_HOURS = f"SELECT date_trunc('hour', sent_at, 'UTC') AS start, {_COUNTED} GROUP BY 1 ORDER BY 1"
+OUTAGES = """
+SELECT count(*)::int AS total, max((data ->> 'since')::timestamptz) AS latest FROM notice
+WHERE tenant_id = 0 AND notice_type = 'SUPPLIER_DOWN' AND fact >= $1 AND fact < $2
+"""
 WAITING_ORDERS = """
 SELECT p.tenant_id, t.name, p.order_id, count(*)::int AS units,
     count(*) FILTER (WHERE p.state IN ('UNKNOWN', 'SENT'))::int AS unknown, min(p.created_at) AS since,
@@ -194,8 +198,7 @@ async def outages(connection: Connection, code: str, since: datetime, now: datet
     """None where operators were told of none (rules/notices/supplier_down.py)."""
     prefix = f"UNREACHABLE:{code}:"
     row = await connection.fetchrow(
-        "SELECT count(*)::int AS total, max((data ->> 'since')::timestamptz) AS latest FROM notice"
-        " WHERE tenant_id = 0 AND notice_type = 'SUPPLIER_DOWN' AND fact >= $1 AND fact < $2",
+        OUTAGES,
         f"{prefix}{since.astimezone(UTC).isoformat()}",
         f"{prefix}{now.astimezone(UTC).isoformat()}",
     )

@@ -12,7 +12,7 @@ EXISTS (SELECT FROM route o JOIN supplier s ON s.code = o.supplier LEFT JOIN sup
     WHERE o.package_code = {package_code} AND o.position > 0 AND s.status = 'ACTIVE' AND h.up IS NOT FALSE)
 """
 """Whether a package has a supplier after its first one that is neither down nor paused."""
-_IMPACTS = f"""
+IMPACTS = f"""
 WITH first AS MATERIALIZED (
     SELECT r.supplier, r.package_code, NOT {OTHER_SUPPLIER.format(package_code="r.package_code")} AS alone
     FROM route r JOIN package p USING (package_code)
@@ -29,5 +29,5 @@ FROM first LEFT JOIN sales USING (package_code) GROUP BY supplier
 
 async def impacts(connection: Connection, suppliers: Sequence[str], since: date) -> dict[str, Impact]:
     """Of those of these suppliers to which any package goes first. Sales are those since that day."""
-    rows = await connection.fetch(_IMPACTS, suppliers, since)
+    rows = await connection.fetch(IMPACTS, suppliers, since)
     return {row["supplier"]: Impact(row["packages"], row["alone"], row["sold"]) for row in rows}
