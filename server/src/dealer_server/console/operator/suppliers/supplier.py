@@ -1,6 +1,8 @@
 """One supplier: how it is doing, what waits for it, its calls, and the packages that it makes."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from statistics import median
 from typing import NamedTuple
 
@@ -24,7 +26,7 @@ from dealer_server.rules.catalogue import margin
 from dealer_server.rules.money.money import fine_text
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
-from dealer_server.store.console.supplier_work import CallHour
+from dealer_server.store.console.supplier_work import CallHour, CallRow
 from dealer_server.store.console.suppliers import SupplierRow
 from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
@@ -41,6 +43,23 @@ class Hour(NamedTuple):
 
     calls: CallHour
     down: bool
+
+
+class CallRun(NamedTuple):
+    """Calls in a row with the same result: the latest, how many more there are, and when the first was sent."""
+
+    latest: CallRow
+    more: int
+    since: datetime
+
+
+def _runs(calls: Sequence[CallRow]) -> list[CallRun]:
+    """Of calls from the newest on."""
+    found = list[CallRun]()
+    for _, of in groupby(calls, lambda call: (call.kind, call.step, call.result, call.message)):
+        latest, *more = of
+        found.append(CallRun(latest, len(more), (more or [latest])[-1].sent_at))
+    return found
 
 
 @page(SUPPLIER, OPERATORS, TEMPLATE)
@@ -88,7 +107,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         balance_text=fine_text,
         totals=totals,
         parked=await list_parked(parts.database, code),
-        calls=calls,
+        calls=_runs(calls),
         timed=len(took),
         typical=median(took) if took else None,
         counts=counts,
