@@ -4,16 +4,18 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 from playwright.async_api import Page, expect
 
 from dealer_server import clock
-from dealer_server.console.operator.suppliers import fields
+from dealer_server.console.operator.suppliers import fields, supplier
 from dealer_server.operations.suppliers.check import check_health
 from dealer_server.operations.suppliers.configure import put_supplier, set_route
 from dealer_server.operations.suppliers.describe import load_supplier
+from dealer_server.store.console.supplier_work import CallRow
 from dealer_server.suppliers import registry
 from support.browser import Browser, said, signed_in
 from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
@@ -277,6 +279,21 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     assert re.search(
         r"rt:near .*? [0-9.]+ % of [0-9]+ calls? .*? rt:|rt:far .*? rt:near .*? % of [0-9]+ calls?", listed
     )
+
+
+def test_calls_in_a_row_with_the_same_result_are_one():
+    at = datetime(2026, 11, 20, 7, 0, tzinfo=UTC)
+    outcomes = ["DONE", "REJECTED TEMPORARY", "REJECTED TEMPORARY", "REJECTED TEMPORARY", "DONE"]
+    calls = [
+        CallRow(order_id, f"u-{order_id}", "ALLOCATE", "", at - timedelta(minutes=order_id), at, outcome, None)
+        for order_id, outcome in enumerate(outcomes)
+    ]
+    runs = [(run.latest.order_id, run.more, run.since) for run in supplier._runs(calls)]
+    assert runs == [
+        (0, 0, at),
+        (1, 2, at - timedelta(minutes=3)),
+        (4, 0, at - timedelta(minutes=4)),
+    ]
 
 
 async def test_an_unconfirmed_purchase_is_settled_on_the_page_of_its_supplier(market: PurchaseFixture, admin: Browser):

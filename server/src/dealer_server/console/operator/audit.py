@@ -113,6 +113,8 @@ def _text(name: str, value: object) -> str:
             return f"{value:,}"
         case str() if name in _AMOUNTS:
             return money.grouped(value)
+        case str() if name == "markup":
+            return f"{money.grouped(value)} %"
         case str():
             return value
         case list() if all(isinstance(one, str) for one in value):
