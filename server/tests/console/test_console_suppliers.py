@@ -4,16 +4,18 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 from playwright.async_api import Page, expect
 
 from dealer_server import clock
-from dealer_server.console.operator.suppliers import fields
+from dealer_server.console.operator.suppliers import fields, supplier
 from dealer_server.operations.suppliers.check import check_health
 from dealer_server.operations.suppliers.configure import put_supplier, set_route
 from dealer_server.operations.suppliers.describe import load_supplier
+from dealer_server.store.console.supplier_work import CallRow
 from dealer_server.suppliers import registry
 from support.browser import Browser, said, signed_in
 from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
@@ -72,7 +74,7 @@ async def test_a_supplier_is_set_up_tested_and_removed(market: PurchaseFixture, 
     page = await see(admin, NEW)
     assert all(kind.title in page for kind in fields.KINDS.values())
     page = await does(admin, NEW, **reseller(market))
-    assert "rt:new is set up" in page and "No routed packages" in page
+    assert "rt:new is set up" in page and "None: nothing is bought here" in page
     assert market.near.settings.secret_key not in (await admin.get("/console/suppliers/rt:new/settings")).text
     tested = text_of((await fill(admin, "/console/suppliers/rt:new/check")).text)
     assert "The supplier answers · balance 100,000.00 USD" in tested
@@ -246,12 +248,12 @@ async def test_a_route_that_was_changed_meanwhile_is_not_overwritten(market: Pur
 async def test_a_cost_above_what_a_dealer_pays_is_warned_of(market: PurchaseFixture, admin: Browser):
     await market.service.tenant(name="Cheap Roaming", markup="-20")
     page = await see(admin, ROUTE)
-    assert "Margin 0 % of the dealer price" in page
+    assert "At the dealer price: margin 0.00 USD = 0.00 %" in page
     assert "Cost above what a dealer pays: Cheap Roaming 1.44 USD" in page
     assert "Above a dealer's price" in await see(admin, NEAR)
     form = row(0, "rt:near", "1.75") | {"floor": "5", "do": "down:9"}
     page = text_of((await fill(admin, ROUTE, **form)).text)
-    assert "Orders at the dealer price skip it: the cost 1.75 USD leaves 2.77 %" in page
+    assert "Orders at the dealer price skip it: the cost 1.75 USD leaves 2.78 %" in page
 
 
 # The page of a supplier
@@ -277,6 +279,21 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     assert re.search(
         r"rt:near .*? [0-9.]+ % of [0-9]+ calls? .*? rt:|rt:far .*? rt:near .*? % of [0-9]+ calls?", listed
     )
+
+
+def test_calls_in_a_row_with_the_same_result_are_one():
+    at = datetime(2026, 11, 20, 7, 0, tzinfo=UTC)
+    outcomes = ["DONE", "REJECTED TEMPORARY", "REJECTED TEMPORARY", "REJECTED TEMPORARY", "DONE"]
+    calls = [
+        CallRow(order_id, f"u-{order_id}", "ALLOCATE", "", at - timedelta(minutes=order_id), at, outcome, None)
+        for order_id, outcome in enumerate(outcomes)
+    ]
+    runs = [(run.latest.order_id, run.more, run.since) for run in supplier._runs(calls)]
+    assert runs == [
+        (0, 0, at),
+        (1, 2, at - timedelta(minutes=3)),
+        (4, 0, at - timedelta(minutes=4)),
+    ]
 
 
 async def test_an_unconfirmed_purchase_is_settled_on_the_page_of_its_supplier(market: PurchaseFixture, admin: Browser):
@@ -335,7 +352,7 @@ async def _set_up(page: Page, market: PurchaseFixture, scripts: bool) -> None:
     await page.get_by_label("Secret key").fill(far.secret_key)
     await page.get_by_label("Secret key").press("Enter")
     await expect(page.get_by_role("status")).to_contain_text("rt:new is set up")
-    await page.get_by_role("button", name="Test", exact=True).click()
+    await page.get_by_role("button", name="Test connection").click()
     await expect(page.get_by_role("status")).to_contain_text("The supplier answers · balance 100,000.00 USD")
     assert not scripts or await barriers(page) == []
 

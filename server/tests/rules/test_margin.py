@@ -12,7 +12,6 @@ from dealer_server.rules.catalogue.margin import (
     Margin,
     Offer,
     below_floor,
-    percent,
     preview,
     price_of,
     read_percent,
@@ -20,7 +19,7 @@ from dealer_server.rules.catalogue.margin import (
     share,
 )
 from dealer_server.rules.catalogue.package import GB, Network, Operator, faults
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 from dealer_server.rules.recharges.recharge import fits
 from support.rt_family import package
 
@@ -242,12 +241,12 @@ def test_why_a_supplier_is_skipped_names_cost_price_and_floor():
     assert below_floor(18_000, 16_201, "USD", 1_250) == (
         "the cost 1.6201 USD leaves 9.99 % of the price 1.80 USD; the margin floor is 12.5 %"
     )
-    assert (share(18_000, 20_000), share(0, 1)) == ("-11.12 %", "nothing")
+    assert (share(18_000, 20_000), share(0, 1)) == ("−11.11 %", "nothing")
 
 
 def test_percents_are_read_as_they_are_written():
     for text, basis_points in (("0", 0), ("12.5", 1_250), ("100", 10_000), ("0.01", 1)):
-        assert read_percent(text) == basis_points and percent(basis_points) == f"{text} %"
+        assert read_percent(text) == basis_points and percent.number(basis_points) == text
     for text in ("", "-1", "100.01", "1e1", "12,5", "٣", "1.005"):
         with pytest.raises(ValueError, match="must be percent from 0 to 100"):
             read_percent(text)

@@ -15,6 +15,7 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import pricing
 from dealer_server.rules.orders.pricing import OwnPrice, PriceList
 from dealer_server.rules.price_lists import list_file, price_list
+from dealer_server.rules.price_lists.effect import effect
 from dealer_server.rules.price_lists.price_list import Basis, Cost, PriceListTerms
 from support.store_fixture import PACKAGES
 
@@ -160,9 +161,8 @@ def test_a_margin_is_below_zero_exactly_where_the_price_is_below_the_cost(paid: 
     assert price_list.margin(paid, asked) <= 10_000
 
 
-def test_a_cost_and_a_percentage_as_they_are_written():
+def test_a_cost_as_it_is_written():
     assert [cost_text(amount) for amount in (12_000, 12_345, 100, 0)] == ["1.20", "1.2345", "0.01", "0.00"]
-    assert [list_file.percent(points) for points in (0, 1_250, -500, 5, 10_000)] == ["0", "12.5", "-5", "0.05", "100"]
 
 
 # The file of a list
@@ -284,3 +284,29 @@ def test_a_form_is_judged_as_a_line_of_a_file_is():
     assert (made, faults) == (msgspec.structs.replace(OK, package_name="New name"), {})
     made, faults = importing.read_form({"packageCode": "A B", "price": "x"}, ["stock"], None)
     assert made is None and set(faults) >= {"packageCode", "packageName", "locationCode", "duration"}
+
+
+# What terms come to
+
+
+def test_terms_are_weighed_by_the_packages_on_sale():
+    own = package()
+    off = msgspec.structs.replace(own, status="OFF_SALE")
+
+    def line(name: str, price: int | None, margin: int | None, one: Package = own) -> list_file.Line:
+        named = msgspec.structs.replace(one, package_name=name)
+        return list_file.Line(named, None if margin is None else 10_000, False, price, margin)
+
+    lines = [
+        line("A", 10_000, None),
+        line("C", 10_000, -500),
+        line("B", 12_000, 2_000),
+        line("D", None, None),
+        line("E", 12_000, 9_000, off),
+    ]
+    found = effect(lines)
+    assert found.example == lines[2], "the first by name whose cost is known"
+    assert (found.total, found.costed, found.losses) == (3, 2, 1)
+    assert (found.lowest, found.highest) == (-500, 2_000)
+    assert effect(lines[:1]).example == lines[0] and effect(lines[:1]).lowest is None
+    assert effect([]).example is None

@@ -129,7 +129,13 @@ async def test_every_statement_of_the_sweep_finds_its_rows_by_key(database_url: 
 
 
 async def test_the_page_of_a_supplier_finds_its_calls_by_key(database_url: str, postgres: str, template: str):
-    statements = [supplier_work.LATEST_CALLS, supplier_work.CALL_COUNTS, supplier_work.WAITING_ORDERS]
+    statements = [
+        supplier_work.LATEST_CALLS,
+        supplier_work.CALL_COUNTS,
+        supplier_work.CALL_HOURS,
+        supplier_work.OUTAGES,
+        supplier_work.WAITING_ORDERS,
+    ]
     scans = await _scans(database_named(postgres, template), statements, GROWING | LOGS)
     database = await Database.open(database_url)
     async with database.connection() as connection:

@@ -36,7 +36,7 @@ async def create_list(
 async def list_lists(*, as_json: AsJson = False, context: Context) -> None:
     """List the price lists."""
     from dealer_server import store
-    from dealer_server.rules.price_lists.list_file import percent
+    from dealer_server.rules.money import percent
 
     async with context.database.connection() as connection:
         lists = await store.price_list.listed(connection)
@@ -47,7 +47,7 @@ async def list_lists(*, as_json: AsJson = False, context: Context) -> None:
                     "priceListId": one.price_list_id,
                     "name": one.name,
                     "basis": one.basis,
-                    "markup": percent(one.markup_basis_points),
+                    "markup": percent.number(one.markup_basis_points),
                     "exceptions": one.exceptions,
                     "dealers": one.dealers,
                 }
@@ -55,7 +55,7 @@ async def list_lists(*, as_json: AsJson = False, context: Context) -> None:
     else:
         rows = [
             (
-                *(str(one.price_list_id), one.name, f"{percent(one.markup_basis_points)} %", one.basis),
+                *(str(one.price_list_id), one.name, f"{percent.number(one.markup_basis_points)} %", one.basis),
                 *(str(one.exceptions), str(one.dealers)),
             )
             for one in lists
@@ -68,7 +68,7 @@ async def show_list(name: str, *, as_json: AsJson = False, context: Context) -> 
     """Show a price list: each package with its cost, its price and the margin, and the dealers."""
     from dealer_server import store
     from dealer_server.operations.price_lists import change, show
-    from dealer_server.rules.price_lists.list_file import percent
+    from dealer_server.rules.money import percent
 
     async with context.database.connection() as connection:
         terms = await show.list_named(connection, name)
@@ -83,7 +83,7 @@ async def show_list(name: str, *, as_json: AsJson = False, context: Context) -> 
                 "priceListId": terms.price_list_id,
                 "name": terms.name,
                 "basis": terms.basis,
-                "markup": percent(terms.markup_basis_points),
+                "markup": percent.number(terms.markup_basis_points),
                 "version": change.list_version(terms),
                 "packages": [_fields(line) for line in lines],
                 "dealers": [{"tenantId": str(dealer.tenant_id), "name": dealer.name} for dealer in dealers],
@@ -94,7 +94,7 @@ async def show_list(name: str, *, as_json: AsJson = False, context: Context) -> 
         ("package", "own price", "cost", "price", "margin", ""),
         [(*_texts(line).values(), "exception" if line.excepted else "") for line in lines],
     )
-    print(f"{terms.name}: {percent(terms.markup_basis_points)} % on {terms.basis}; {len(dealers)} dealers")
+    print(f"{terms.name}: {percent.number(terms.markup_basis_points)} % on {terms.basis}; {len(dealers)} dealers")
 
 
 def _fields(line: "Line") -> dict[str, str | bool]:
@@ -104,8 +104,8 @@ def _fields(line: "Line") -> dict[str, str | bool]:
 def _texts(line: "Line") -> dict[str, str]:
     """What a table shows as well."""
     from dealer_server.operations.catalogue.below_cost import cost_text
-    from dealer_server.rules.money import money
-    from dealer_server.rules.price_lists.list_file import OFF, percent
+    from dealer_server.rules.money import money, percent
+    from dealer_server.rules.price_lists.list_file import OFF
 
     currency = line.package.currency
     return {
@@ -113,7 +113,7 @@ def _texts(line: "Line") -> dict[str, str]:
         "packagePrice": money.text(line.package.price, currency),
         "cost": "" if line.cost is None else cost_text(line.cost),
         "price": OFF if line.price is None else money.text(line.price, currency),
-        "margin": "" if line.margin is None else percent(line.margin),
+        "margin": "" if line.margin is None else percent.number(line.margin),
     }
 
 
@@ -140,7 +140,7 @@ async def set_list(
         version: What `price-list show --json` showed; nothing is changed where name, basis or markup have changed.
     """
     from dealer_server.operations.price_lists import change
-    from dealer_server.rules.price_lists.list_file import percent
+    from dealer_server.rules.money import percent
 
     terms = await _named(name, context)
     if price:
@@ -153,7 +153,7 @@ async def set_list(
             allow_below_cost=allow_below_cost,
         )
     if rename is not None or markup is not None or basis is not None:
-        own = percent(terms.markup_basis_points)
+        own = percent.number(terms.markup_basis_points)
         form = change.ListForm(rename or terms.name, basis or terms.basis, own if markup is None else markup)
         await change.set_list(
             context.database,

@@ -62,7 +62,7 @@ async def test_the_dealers_of_a_list_see_and_pay_its_prices(
     page = await see(admin, f"{home}?q=TEST-")
     assert "TEST-DELAY" in page and "1.55 USD exception" in page and "not on sale" in page
     assert "Gold" in await see(admin, f"/console/dealers/{dealer.tenant_id}")
-    assert "Gold Price list, markup 1 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
+    assert "Gold Price list, −10 % on dealer price 1 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
     await does(admin, f"{home}/unassign", dealer=str(dealer.tenant_id))
     await paid(dealer, "TEST-OK", "1.80")
     assert await service.audit() == []
@@ -104,11 +104,28 @@ async def test_prices_over_the_cost_follow_the_route_and_below_it_are_confirmed(
     await paid(dealer, "TEST-PARTIAL", "2.50")
     assert "is changed" in await does(admin, f"{home}/terms", **hidden(sent))
     await paid(dealer, "TEST-PARTIAL", "1.90")
-    assert "-5.27 %" in await see(admin, f"{home}?q=TEST-PARTIAL")
+    assert "−5.26 %" in await see(admin, f"{home}?q=TEST-PARTIAL")
     sent = await fill(admin, f"{home}/exceptions", package="TEST-PARTIAL", price="1.00")
     assert sent.status_code == 409
     await does(admin, f"{home}/exceptions", **hidden(sent))
     await paid(dealer, "TEST-PARTIAL", "1.00")
+
+
+async def test_terms_tell_what_they_come_to_before_they_are_saved(service: Service, admin: Browser):
+    home = await made(admin, "Weighed", "10")
+    await routed(service, "TEST-OK", 10_000)
+    told = r"With these terms .+ sells at [0-9.]+ USD ?: cost [0-9.]+, (margin|loss) [0-9.]+ USD = −?[0-9,.]+ %"
+    for path in (f"{home}?markup=-10&basis=COST", f"{LISTS}/new?markup=12.5&basis=PRICE"):
+        page = await see(admin, path)
+        assert re.search(told, page) and "No cost is known for " in page, page
+    assert "Enter a percentage to see" in await see(admin, f"{home}?markup=ten")
+    form = {"name": "Weighed less", "markup": "−3.5", "basis": "COST", "do": "preview"}
+    for path, page in ((f"{home}/terms", home), (LISTS, f"{LISTS}/new")):
+        sent = await fill(admin, path, **form)
+        assert sent.headers["location"].startswith(f"{page}?"), sent.headers
+        shown = (await admin.get(sent.headers["location"])).text
+        assert 'value="Weighed less"' in shown and 'value="−3.5"' in shown and re.search(told, text_of(shown))
+    assert "Weighed less" not in await see(admin, LISTS)
 
 
 def hidden_version(page: httpx2.Response) -> dict[str, str]:
@@ -178,7 +195,7 @@ async def test_a_list_is_exported_edited_and_imported_as_previewed(service: Serv
     text = "packageCode,exception\nTEST-OK,1.70\nTEST-FAIL,1.20\n"
     shown = await preview(admin, text, f"{home}/preview")
     page = text_of(shown.text)
-    assert "2 prices changed" in page and "1 price below cost" in page and "-25 %" in page
+    assert "2 prices changed" in page and "1 price below cost" in page and "−25.00 %" in page
     assert "below the cost" in await does(admin, f"{home}/import", **hidden(shown))
     done = await does(admin, f"{home}/import", **hidden(shown), allow_below_cost="on")
     assert "2 packages read, 2 prices changed" in done

@@ -1,6 +1,8 @@
-"""The only supplier goes down: it stands on top of the overview, and the line that waits is bought elsewhere."""
+"""The only supplier goes down: it stands on top of the overview with what it stops, and what waits for it is bought
+elsewhere."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import NamedTuple
@@ -15,6 +17,7 @@ from dealer_server.suppliers.rt.upstream import RtUpstream
 from support.api_client import ApiClient, Service, running_service
 from support.browser import Browser, signed_in
 from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
+from support.console.operator_pages import acts, does, see
 from support.patience import PATIENCE
 from support.rt_family import running_upstream
 from support.supplier_setup import Source, fresh, hop, set_up
@@ -70,6 +73,38 @@ async def looked_at(page: Page) -> list[str]:
         if await page.evaluate("document.scrollingElement.scrollWidth > innerWidth"):
             found.append(f"{width}: it is wider than its window")
     return found
+
+
+async def test_what_waits_for_a_supplier_that_is_down_is_sent_to_the_next_one(market: Market) -> None:
+    """Without a next one there is no button; whoever may only look has none."""
+    await market.goes_down()
+    order_no = (await market.client.order()).data["orderNo"]
+    await tried(market.service)
+    for _ in range(2):  # one failed check may be a moment's fault
+        await market.check()
+    alone, act = "/console/packages?supplier=rt:near&status=ON_SALE&route=alone", "/console/suppliers/rt:near/reroute"
+    async with signed_in(market.service) as admin, signed_in(market.service, "readonly") as reader:
+        for path in ("/console", "/console/suppliers/rt:near"):
+            page = await see(admin, path)
+            assert "1 package goes there first · it has no other supplier" in page in page
+            assert "Send 1 waiting item" not in page
+        assert "1 package found" in await see(admin, alone)
+        assert "Nothing was moved" in await does(admin, act)
+        page = await see(admin, "/console/suppliers/rt:near")
+        assert "1 outage in 30 days" in page and page.count("Test connection") == 1
+        assert not re.search(r"\bDown\b", page), "its incident says so"
+        await set_route(
+            market.service.database, "TEST-OK", [hop("rt:near", "JC016"), hop("rt:far", "JC016")], "test", clock.now
+        )
+        page = await see(admin, "/console")
+        assert "Send 1 waiting item to rt:far" in page and "no other supplier" not in page
+        assert "No package matches" in await see(admin, alone)
+        assert "Send 1 waiting item" not in await see(reader, "/console")
+        assert (await reader.post(act)).status_code == 403
+        assert "1 eSIM of 1 order sent to rt:far" in await does(admin, act)
+        assert (await market.client.delivered(order_no))["deliveryStatus"] == "DELIVERED"
+        assert "nothing waits for it" in await see(admin, "/console")
+        assert [one.action for one in await acts(market.service, "order.retry")] == ["order.retry"]
 
 
 async def test_the_only_supplier_goes_down_and_the_line_is_bought_elsewhere(market: Market) -> None:

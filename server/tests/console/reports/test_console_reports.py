@@ -2,7 +2,9 @@
 
 import csv
 import io
+import re
 from collections.abc import AsyncIterator
+from datetime import date
 
 import pytest
 from pypdf import PdfReader
@@ -10,7 +12,7 @@ from pypdf import PdfReader
 from dealer_server import clock
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
-from support.console.operator_pages import acts, see
+from support.console.operator_pages import acts, see, text_of
 from support.money.refunds import bought, refund, settled
 from support.reports import fetch, folded
 
@@ -34,7 +36,7 @@ def rows(content: str) -> list[dict[str, str]]:
 
 
 async def test_an_operator_sees_rows_totals_and_links(admin: Browser, clerk: Browser, dealer: ApiClient):
-    answered = await admin.get(f"/console/reports?by=package&then=supplier&dealer={dealer.tenant_id}")
+    answered = await admin.get(f"/console/reports?by=package&then=day&dealer={dealer.tenant_id}")
     text = " ".join(answered.text.split())
     assert answered.status_code == 200
     assert f'href="/console/orders?dealer={dealer.tenant_id}&amp;package=TEST-OK&amp;from=' in text
@@ -51,7 +53,7 @@ async def test_costs_are_told_of_where_some_are_known(
     known = "UPDATE report_sum SET costed = 1, cost = 6000 WHERE tenant_id = $1 AND kind = 'DAY' RETURNING 1"
     assert await fetch(service.database, known, dealer.tenant_id) == [(1,)]
     page = await see(admin, f"/console/reports?dealer={dealer.tenant_id}")
-    assert "Total 3 5.40 −1.80 −0.60 3.00 83.3 %" in page
+    assert "Total 3 5.40 −1.80 −0.60 ≤ 3.00 –" in page
     assert "Margin counts unknown costs, such as of stock, as 0." in page
 
 
@@ -68,6 +70,24 @@ async def test_days_are_compared_with_as_many_before_them(
     await fetch(service.database, f"{doubled} FROM report_sum {whose} RETURNING 1", dealer.tenant_id)
     assert "Revenue 5.40 USD ↓ down 50 % , 3 eSIMs and recharges" in await see(admin, alone)
     assert "Spent 5.40 USD ↓ down 50 % , 3 eSIMs and recharges" in await see(clerk, f"{alone}&by=day")
+
+
+@pytest.mark.usefixtures("clerk")
+async def test_rows_are_compared_with_as_many_days_before(service: Service, admin: Browser, dealer: ApiClient):
+    whose = "FROM report_day WHERE tenant_id = $1"
+    moved = "UPDATE report_day SET day = day - 1 WHERE tenant_id = $1 RETURNING day::text"
+    [(day,), *_] = await fetch(service.database, moved, dealer.tenant_id)
+    columns = "tenant_id, package_code, supplier, currency, sold, refunded, refunds, costed, cost"
+    doubled = f"INSERT INTO report_day (day, revenue, {columns}) SELECT day - 1, 2 * revenue, {columns} {whose}"
+    await fetch(service.database, f"{doubled} AND package_code = 'TEST-OK' RETURNING 1", dealer.tenant_id)
+    days = f"dealer={dealer.tenant_id}&from={day}&to={day}"
+    answered = await admin.get(f"/console/reports?by=package&{days}")
+    page = text_of(answered.text)
+    assert f"Sales, {date.fromisoformat(day):%-d %b %Y}" in page and "highest revenue first" in page
+    assert "TEST-OK 2 3.60 −50 % –" in page and re.search("TEST-ASYNC 1 1.80 – −1.80", page)
+    assert 'href="/console/packages/TEST-OK"' in answered.text
+    assert "Change" not in await see(admin, f"/console/reports?by=day&{days}")
+    assert "by=package" in (await admin.get(f"/console/reports?by=supplier&{days}")).text.partition("<tbody>")[2]
 
 
 async def test_a_dealer_sees_its_own_without_costs_and_suppliers(

@@ -137,5 +137,28 @@ def test_totals_are_the_sums_of_the_days(rows: list[DaySums]):
 
 def test_a_margin_is_what_is_left_after_refunds_and_costs():
     one = Sums(sold=3, revenue=54_000, refunded=1, refunds=18_000, costed=2, cost=27_000)
-    assert (one.net, one.margin, one.margin_percent) == (36_000, 9_000, 25.0)
-    assert Sums(revenue=5, refunds=5).margin_percent is None
+    assert (one.net, one.margin, one.margin_percent) == (36_000, 9_000, "25.0 %")
+    assert Sums(revenue=5, refunds=5).margin_percent == ""
+
+
+@pytest.mark.parametrize(
+    ("sold", "refunded", "costed", "complete"),
+    [(3, 0, 3, True), (3, 1, 2, True), (3, 1, 3, True), (3, 1, 1, False), (3, 3, 0, False), (0, 0, 0, False)],
+)
+def test_a_margin_is_complete_where_the_cost_of_all_that_is_kept_is_known(
+    sold: int, refunded: int, costed: int, complete: bool
+):
+    assert Sums(sold=sold, refunded=refunded, costed=costed).complete == complete
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "title"),
+    [
+        (date(2026, 11, 1), date(2026, 11, 30), "November 2026"),
+        (date(2026, 10, 31), date(2026, 11, 29), "31 Oct – 29 Nov 2026"),
+        (date(2025, 12, 30), date(2026, 1, 2), "30 Dec 2025 – 2 Jan 2026"),
+        (date(2026, 11, 29), date(2026, 11, 29), "29 Nov 2026"),
+    ],
+)
+def test_days_have_a_title(first: date, last: date, title: str):
+    assert Period(first, last).title == title

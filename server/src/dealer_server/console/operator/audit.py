@@ -12,8 +12,7 @@ from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.request_context import Html, RequestContext
-from dealer_server.rules.money import money
-from dealer_server.rules.price_lists.list_file import percent
+from dealer_server.rules.money import money, percent
 from dealer_server.store.console import audit as console_audit
 from dealer_server.store.console.audit import Act, ActFilter
 from dealer_server.store.console.pages import ListPage
@@ -109,11 +108,13 @@ def _text(name: str, value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case int() if name == "markupBasisPoints":
-            return f"{percent(value)} %"
+            return percent.shown(value)
         case int():
             return f"{value:,}"
         case str() if name in _AMOUNTS:
             return money.grouped(value)
+        case str() if name == "markup":
+            return f"{money.grouped(value)} %"
         case str():
             return value
         case list() if all(isinstance(one, str) for one in value):

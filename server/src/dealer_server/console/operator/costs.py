@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dealer_server.rules.money import percent
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.console.orders import OrderRow
 from dealer_server.store.suppliers.cost import Cost
@@ -19,7 +20,9 @@ class Margin(NamedTuple):
     @property
     def percent(self) -> str:
         """Of what is paid and not given back."""
-        return f"{100 * self.left / self.kept:.0f} %" if self.left is not None and self.kept > 0 else ""
+        if self.left is None or self.kept <= 0:
+            return ""
+        return percent.fixed(percent.share(self.left, self.kept))
 
 
 def of_lines(order: Order, costs: Mapping[int, Cost]) -> dict[int, Margin]:

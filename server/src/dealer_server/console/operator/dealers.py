@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import msgspec
 
@@ -24,10 +23,12 @@ from dealer_server.operations.tenants.set_terms import Terms, describe, price_ve
 from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.access import scopes
+from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.incidents.receiver import health
 from dealer_server.rules.money import money
 from dealer_server.rules.notices import low_balance
 from dealer_server.rules.orders import identity
+from dealer_server.rules.price_lists.price_list import current_cost, margin
 from dealer_server.rules.refusal import CallbackUrlRefused
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
@@ -35,7 +36,7 @@ from dealer_server.rules.reports.sums import Sums, totals
 from dealer_server.store.catalogue import price_list
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console import dealers as console_dealers
-from dealer_server.store.console.dealers import Dealer, DealerRow, Status
+from dealer_server.store.console.dealers import Dealer, DealerRow, Price, Status
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.reports import report
@@ -167,14 +168,13 @@ async def show_dealer(context: RequestContext) -> Html:
             credentials=await credential.of_tenant(connection, tenant_id),
             uses=uses.newest(await credential.uses_of_tenant(connection, tenant_id)),
             scopes=scopes.MEANINGS,
-            prices=prices,
+            prices=await _own_prices(connection, context, prices),
             prices_version=price_version(own, dealer.currency),
             price_versions={code: price_version({code: own[code]}, dealer.currency) for code in own},
             price_list=await price_list.of_dealer(connection, tenant_id),
             endpoint=endpoint_now,
             health=receiver_health(endpoint_now),
             entries=await ledger.page(connection, tenant_id, Filter(None, None, None), latest),
-            markup=str(Decimal(dealer.markup_basis_points) / 100),
             percents=low_balance.PERCENTS,
             low_limits=low_limits,
             low=dealer.available < dealer.low_balance_threshold
@@ -183,6 +183,29 @@ async def show_dealer(context: RequestContext) -> Html:
             waiting=(await console_dealers.waiting(connection, [tenant_id])).get(tenant_id),
             sold=await _sold(connection, dealer, context.now),
         )
+
+
+class OwnPriceRow(NamedTuple):
+    """A price of the dealer's own. `package` None: it is not in the catalogue any more. `margin` in hundredths of a
+    percent of the price; None where the cost is not known, or it is not on sale."""
+
+    own: Price
+    package: Package | None
+    margin: int | None
+
+
+async def _own_prices(connection: Connection, context: RequestContext, prices: Sequence[Price]) -> list[OwnPriceRow]:
+    costs, catalogue = (
+        await price_list.costs(connection, [one.package_code for one in prices]),
+        context.parts.catalogue(),
+    )
+    found = list[OwnPriceRow]()
+    for one in prices:
+        package = catalogue.package(one.package_code)
+        cost = current_cost(package, costs.get(one.package_code)) if package else None
+        known = one.price is not None and cost is not None
+        found.append(OwnPriceRow(one, package, margin(one.price or 0, cost or 0) if known else None))
+    return found
 
 
 async def _low_limits(connection: Connection, dealer: Dealer) -> Sequence[int]:
@@ -261,7 +284,7 @@ async def adjust(context: RequestContext) -> Redirect:
         context.author,
         lambda: context.now,
     )
-    return Redirect(home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
+    return Redirect(home(dealer), f"The wallet is adjusted by {money.grouped(amount)} {dealer.currency}")
 
 
 @action(f"{DEALER}/callback", OPERATOR_ADMINS)

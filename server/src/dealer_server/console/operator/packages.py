@@ -17,7 +17,8 @@ from dealer_server.operations.catalogue.below_cost import cost_text
 from dealer_server.operations.catalogue.set_status import set_package_status
 from dealer_server.operations.errors import OperatorError
 from dealer_server.rules.catalogue.package import Package, data_text
-from dealer_server.rules.price_lists import list_file, price_list
+from dealer_server.rules.money import percent
+from dealer_server.rules.price_lists import price_list
 from dealer_server.store.console import packages as console_packages
 from dealer_server.store.console.packages import PackageFilter, PackageRow
 from dealer_server.store.reports import report
@@ -26,7 +27,7 @@ PACKAGES, IMPORT, STOCK = "/console/packages", "/console/packages/import", "/con
 STOCK_TEMPLATE = "operator/stock.html"
 STATUSES = ("ON_SALE", "OFF_SALE")
 KINDS = {"FIXED": "Fixed plans", "DAILY": "By the day", "RECHARGE": "Recharges"}
-COLUMNS = ("code", "place", "data", "supplier", "-cost", "-price", "margin")
+COLUMNS = ("name", "place", "data", "supplier", "-cost", "-price", "margin")
 FAULTS = 200
 CHANGES = 500
 
@@ -36,7 +37,7 @@ async def packages(context: RequestContext) -> Html:
     query, floor = context.query, context.parts.settings.margin_floor_basis_points or 0
     margins = _margins(floor)
     filters = _filters(query, margins)
-    order = params.order(context, PACKAGES, COLUMNS, "code")
+    order = params.order(context, PACKAGES, COLUMNS, "name")
     async with context.parts.database.connection() as connection:
         rows = await console_packages.list_packages(
             connection, filters, params.text(query, "before"), PAGE_SIZE + 1, order.key, descending=order.descending
@@ -60,7 +61,6 @@ async def packages(context: RequestContext) -> Html:
         margin=params.one_of(query, "margin", tuple(margins)) or "",
         data_text=data_text,
         cost_text=cost_text,
-        percent=list_file.percent,
         pager=params.pager(context, PACKAGES, following, shown=min(len(rows), PAGE_SIZE), word="package", total=total),
         order=order,
     )
@@ -77,7 +77,7 @@ class _Margin(NamedTuple):
 def _margins(floor: int) -> Mapping[str, _Margin]:
     found = {"loss": _Margin("Below the cost", 0, True)}
     if floor:
-        found["floor"] = _Margin(f"Below the floor, {list_file.percent(floor)} %", floor, True)
+        found["floor"] = _Margin(f"Below the floor, {percent.shown(floor)}", floor, True)
     found |= {str(share): _Margin(f"Below {share} %", share * 100, True) for share in (10, 20, 30)}
     return found | {"unknown": _Margin("Cost not known", None, False)}
 
@@ -93,6 +93,7 @@ def _filters(query: Mapping[str, str], margins: Mapping[str, _Margin]) -> Packag
         kind=params.one_of(query, "kind", tuple(KINDS)),
         margin=margin.below if margin else None,
         costed=margin.costed if margin else None,
+        alone=True if query.get("route") == "alone" else None,
     )
 
 

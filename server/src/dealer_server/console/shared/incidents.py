@@ -18,9 +18,29 @@ def receiver_health(endpoint: Endpoint | None) -> Health:
     return health(endpoint.state, endpoint.consecutive_failures, endpoint.last_success_at)
 
 
+class Act(NamedTuple):
+    """What ends an incident, or some of it, by one form; `text` says what it does."""
+
+    label: str
+    text: str
+    action: str
+
+
+class Effect(NamedTuple):
+    """What an incident stops, and where to see more of it. `bad`: nothing else steps in."""
+
+    label: str
+    address: str
+    bad: bool = False
+
+
 class IncidentRow(NamedTuple):
+    """`impact`: what it stops."""
+
     incident: Incident
     links: Sequence[Link]
+    impact: Sequence[Effect] = ()
+    act: Act | None = None
 
 
 def rows(incidents: Iterable[Incident], links: Links) -> list[IncidentRow]:

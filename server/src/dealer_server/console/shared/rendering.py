@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from dealer_server.console.shared import words
 from dealer_server.rules.catalogue.package import GB, KB, MB, TB
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 from dealer_server.rules.orders import identity
 
 HERE = Path(__file__).parent.parent
@@ -218,6 +218,9 @@ def environment() -> Environment:
         "word": words.text,
         "label": words.label,
         "grouped": money.grouped,
+        "percent": percent.shown,
+        "share": percent.fixed,
+        "percent_number": percent.number,
         "many": many,
         "one_currency": one_currency,
         "hanging": hanging,

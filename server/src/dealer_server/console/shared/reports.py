@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from dealer_server.console.shared import params
 from dealer_server.console.shared.request_context import Download, NotFound, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.operations.reports.statement import Statement, statement
 from dealer_server.rules.money import money
 from dealer_server.rules.period import change_text
@@ -38,12 +39,15 @@ class Question(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A row. `names`: of each key, its text and what stands below it; `sums` in `currency`."""
+    """A row. `names`: of each key, its text and what stands below it; `sums` in `currency`. `change`: by how much its
+    revenue of the days that are over is more or less than that of as many before; "" where there is nothing to compare
+    with."""
 
     keys: Mapping[str, Any]
     names: Mapping[str, tuple[str, str]]
     currency: str
     sums: Sums
+    change: str = ""
 
 
 class Report(NamedTuple):
@@ -98,7 +102,7 @@ async def load(context: RequestContext, asked: Question) -> Report:
         every = await report.by_day(connection, asked.wanted._replace(period=both))
         rows = await report.grouped(connection, asked.wanted, asked.by, SHOWN + 1)
         freshness = await report.freshness(connection, asked.wanted.tenant_id)
-        groups = await _named(connection, rows[:SHOWN])
+        groups = await _compared(connection, asked, await _named(connection, rows[:SHOWN]), context.now)
     days = asked.wanted.period.days
     totals = rules.totals(one for one in every if one.day >= days[0])
     currency = next(iter(totals), "USD")
@@ -117,6 +121,29 @@ async def load(context: RequestContext, asked: Question) -> Report:
         changes=changes(series[:over], before[len(before) - over :]),
         freshness=freshness,
     )
+
+
+async def _compared(connection: Connection, asked: Question, groups: list[Group], now: datetime) -> list[Group]:
+    """The groups with their changes; rows of a day are compared with nothing."""
+    wanted, yesterday = asked.wanted, periods.day_of(now) - periods.DAY
+    over = Period(wanted.period.first, min(wanted.period.last, yesterday))
+    if "day" in asked.by or not groups or over.last < over.first:
+        return groups
+    values = list(dict.fromkeys(group.keys[asked.by[0]] for group in groups))
+
+    async def revenues(period: Period) -> dict[tuple[object, ...], int]:
+        rows = await report.among(connection, wanted._replace(period=period), asked.by, values)
+        return {(*row.keys.values(), row.currency): row.sums.revenue for row in rows}
+
+    sold = await revenues(over)
+    sold_before = await revenues(over.before)
+
+    def change(group: Group) -> str:
+        key = *group.keys.values(), group.currency
+        before = sold_before.get(key, 0)
+        return change_text(sold.get(key, 0), before) if before > 0 else ""
+
+    return [group._replace(change=change(group)) for group in groups]
 
 
 def changes(now: Sequence[Sums], before: Sequence[Sums]) -> dict[str, str]:
@@ -185,7 +212,7 @@ def value_text(sums: Sums, name: str, currency: str) -> str:
     return str(value) if name in ("sold", "refunded", "costed") else money.text(value, currency)
 
 
-async def _named(connection: Any, rows: Sequence[Row]) -> list[Group]:
+async def _named(connection: Connection, rows: Sequence[Row]) -> list[Group]:
     dealers = [row.keys["dealer"] for row in rows if "dealer" in row.keys]
     packages = [row.keys["package"] for row in rows if "package" in row.keys]
     dealer_names, package_names = await report.names(connection, dealers, packages)

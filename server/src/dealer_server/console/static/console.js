@@ -87,7 +87,8 @@
     const axis = { stroke: colour("paint-text"), grid: { stroke: colour("paint-line"), width: 1 }, ticks: { show: false }, font: "12px Inter" };
     const own = series.length - (before ? 1 : 0), alone = own === 1, last = times.length - 1, cut = open && last > 0;
     const size = before ? [0.5, 20] : [0.7, 28], shape = alone ? uPlot.paths.bars({ size, radius: 0.08 }) : uPlot.paths.linear();
-    const value = (_, number) => (number == null ? "–" : `${number.toLocaleString("en")}${unit ? " " + unit : ""}`);
+    const numeral = (number) => number.toLocaleString("en").replace("-", "−");
+    const value = (_, number) => (number == null ? "–" : `${numeral(number)}${unit ? " " + unit : ""}`);
     const ghosts = alone && before;  // faint bars behind the others; beside lines a faint line
     const lines = series.map(([label], at) => at === own ? { label, stroke: colour("paint-before"), width: ghosts ? 0 : 1.5, dash: [4, 4], points: { show: false }, value, ...(ghosts ? { fill: colour("paint-before"), paths: () => null } : {}) } : {
       label, stroke: colour(`paint-${at + 1}`), width: alone ? 0 : 2, points: { show: false }, value,
@@ -100,7 +101,7 @@
     const half = alone && last > 0 ? (times[1] - times[0]) / 2 : 0;  // the first bar and the last are whole
     const options = {
       width: box.clientWidth, height: 224, padding: [8, null, 0, 0], cursor: { y: false },
-      axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? day : hour) }, { ...axis, splits: () => Array.from({ length: Math.round((top - bottom) / step) + 1 }, (_, at) => bottom + at * step), size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
+      axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? day : hour) }, { ...axis, splits: () => Array.from({ length: Math.round((top - bottom) / step) + 1 }, (_, at) => bottom + at * step), values: (_, ticks) => ticks.map(numeral), size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
       scales: { x: { range: (_, low, high) => [low - half, high + half] }, y: { range: () => [bottom, top] } },
       hooks: {
         ...(ghosts ? { drawAxes: [(plot) => ghostBars(plot, lines[own])] } : {}),

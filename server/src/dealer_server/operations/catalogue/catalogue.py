@@ -73,6 +73,11 @@ class Catalogue:
     def __len__(self) -> int:
         return len(self._by_code)
 
+    @property
+    def packages(self) -> Collection[Package]:
+        """All of them."""
+        return self._by_code.values()
+
     def package(self, package_code: str) -> Package | None:
         return self._by_code.get(package_code)
 

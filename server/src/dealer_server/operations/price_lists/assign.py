@@ -8,7 +8,7 @@ from dealer_server.operations.audit.record_change import record_change
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.notices import price_changes
 from dealer_server.operations.tenants.set_terms import locked_tenant
-from dealer_server.rules.price_lists import list_file
+from dealer_server.rules.money import percent
 
 
 async def assign(database: Database, tenant_id: int, price_list_id: int | None, author: str, clock: Clock) -> None:
@@ -26,7 +26,7 @@ async def assign(database: Database, tenant_id: int, price_list_id: int | None, 
         after, now = await store.tenant.load_prices(connection, tenant_id), await _name(connection, tenant_id)
         await price_changes.tell_dealer(connection, tenant_id, before, after, clock())
         await store.tenant.touch(connection, tenant_id)
-        markup, left = list_file.percent(tenant.markup_basis_points), list_file.percent(after.markup_basis_points)
+        markup, left = percent.number(tenant.markup_basis_points), percent.number(after.markup_basis_points)
         await record_change(
             connection,
             author,

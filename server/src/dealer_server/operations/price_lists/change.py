@@ -17,7 +17,7 @@ from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.notices import price_changes
 from dealer_server.operations.tenants import parsing
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 from dealer_server.rules.price_lists import list_file, price_list
 from dealer_server.rules.price_lists.price_list import HIGHEST_MARKUP, LOWEST_MARKUP, Basis, Cost, PriceListTerms
 from dealer_server.store.audit.audit_log import record_act
@@ -224,8 +224,15 @@ def _checked(form: ListForm) -> tuple[str, Basis, int]:
     return name, basis, markup
 
 
+def proposed(terms: PriceListTerms, basis: str | None, markup: str | None) -> PriceListTerms:
+    """The terms with another basis and markup, to see what they come to. Raises OperatorError."""
+    kept = percent.number(terms.markup_basis_points)
+    _, base, points = _checked(ListForm(terms.name, basis or terms.basis, kept if markup is None else markup))
+    return msgspec.structs.replace(terms, basis=base, markup_basis_points=points)
+
+
 def _texts(name: str, basis: str, markup_basis_points: int) -> dict[str, str]:
-    return {"name": name, "basis": basis, "markup": list_file.percent(markup_basis_points)}
+    return {"name": name, "basis": basis, "markup": percent.number(markup_basis_points)}
 
 
 def _exception(package_code: str, text: str, packages: Mapping[str, Package]) -> int | None:

@@ -1,6 +1,6 @@
 """What stands on a price list, beside what it costs?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from dealer_server import store
 from dealer_server.db.connection import Connection
@@ -8,6 +8,7 @@ from dealer_server.operations.catalogue.below_cost import cost_text
 from dealer_server.operations.errors import OperatorError
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.price_lists import list_file, price_list
+from dealer_server.rules.price_lists.effect import Effect, effect
 from dealer_server.rules.price_lists.list_file import Line
 from dealer_server.rules.price_lists.price_list import Cost, PriceListTerms
 
@@ -27,9 +28,14 @@ async def list_named(connection: Connection, name: str) -> PriceListTerms:
     return terms
 
 
-def lines(packages: Sequence[Package], costs: Mapping[str, Cost], terms: PriceListTerms) -> list[Line]:
+def lines(packages: Iterable[Package], costs: Mapping[str, Cost], terms: PriceListTerms) -> list[Line]:
     """What each package costs on a list, with what is left of it."""
     return [_line(package, costs.get(package.package_code), terms) for package in packages]
+
+
+async def shown_effect(connection: Connection, packages: Iterable[Package], terms: PriceListTerms) -> Effect:
+    """What these terms come to for these packages."""
+    return effect(lines(packages, await store.price_list.costs(connection), terms))
 
 
 async def export(connection: Connection, terms: PriceListTerms) -> str:

@@ -18,9 +18,8 @@ from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.notices import price_changes
 from dealer_server.operations.suppliers.describe import settings_texts, visible_settings
 from dealer_server.operations.versions import ABSENT
-from dealer_server.rules.catalogue import margin
 from dealer_server.rules.esim import iccid
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 from dealer_server.rules.orders.model import STOCK
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.console import packages as package_store
@@ -171,7 +170,7 @@ def _route_texts(hops: Sequence[Hop], floor: int | None) -> dict[str, str]:
     """Position by position; a position that is not there is empty."""
     texts = {f"Position {at}": "" for at in range(1, MOST_HOPS + 1)}
     texts |= {f"Position {at}": _hop_text(hop) for at, hop in enumerate(hops, 1)}
-    return texts | {"Margin floor": "the platform's" if floor is None else margin.percent(floor)}
+    return texts | {"Margin floor": "the platform's" if floor is None else percent.shown(floor)}
 
 
 def _hop_text(hop: Hop) -> str:

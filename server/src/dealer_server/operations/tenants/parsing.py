@@ -23,6 +23,7 @@ def signed_amount(text: str, currency: str, name: str) -> int:
 
 def basis_points(percent: str) -> int:
     """Hundredths of a percent: 12.5 is 1250. Raises OperatorError."""
+    percent = percent.replace("−", "-")  # as the console writes it
     sign, digits = (-1, percent[1:]) if percent.startswith("-") else (1, percent)
     whole, _, fraction = digits.partition(".")
     is_number = percent.isascii() and whole.isdigit() and (fraction or "0").isdigit()

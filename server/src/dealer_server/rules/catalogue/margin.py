@@ -24,7 +24,7 @@ from dealer_server.rules.catalogue.package import (
     slug_of,
     sold_by_day,
 )
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 from esim_dealer.wire.vocabulary import ActivationType, DataType, DurationUnit, LocationType
 
 
@@ -177,12 +177,12 @@ def below_floor(price: int, cost: int, currency: str, floor_basis_points: int) -
         return None
     amounts = money.fine_text(cost), money.fine_text(price)
     words = f"the cost {amounts[0]} {currency} leaves {share(price, cost)} of the price {amounts[1]} {currency}"
-    return f"{words}; the margin floor is {percent(floor_basis_points)}"
+    return f"{words}; the margin floor is {percent.shown(floor_basis_points)}"
 
 
 def share(price: int, cost: int) -> str:
     """Which part of the price stays with us, such as 16.67 %; below zero for a loss."""
-    return percent((price - cost) * 10_000 // price) if price else "nothing"
+    return percent.fixed(percent.share(price - cost, price)) if price else "nothing"
 
 
 def read_percent(text: str) -> int:
@@ -190,11 +190,6 @@ def read_percent(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,2})?", text) or Decimal(text) > 100:
         raise ValueError("must be percent from 0 to 100 such as 12.5")
     return int(Decimal(text) * 100)
-
-
-def percent(basis_points: int) -> str:
-    """2000 is 20 %, 1250 is 12.5 %."""
-    return f"{Decimal(basis_points).scaleb(-2).normalize():f} %"
 
 
 def _change(sku: str, before: Offer | None, made: Offer | tuple[str, ...]) -> Change:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dealer_server.rules.catalogue import importing
 from dealer_server.rules.catalogue.importing import Fault
 from dealer_server.rules.catalogue.package import PRICE_MAX, Package
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 
 COLUMNS = ("packageCode", "packageName", "currency", "packagePrice", "cost", "exception", "price", "margin")
 """`exception` is what is read back, by packageCode; the others are there to be looked at."""
@@ -49,7 +49,7 @@ def write(lines: Iterable[Line], cost_text: Callable[[int], str]) -> str:
                 "" if cost is None else cost_text(cost),
                 paid if excepted else "",
                 paid,
-                "" if margin is None else percent(margin),
+                "" if margin is None else percent.number(margin),
             )
         )
     return out.getvalue()
@@ -94,12 +94,6 @@ def parse(cell: str, package: Package) -> int | None:
     if not 0 < price <= PRICE_MAX:
         raise ValueError("must be more than 0 and at most 1000000000, or off")
     return price
-
-
-def percent(basis_points: int) -> str:
-    """Hundredths of a percent as people write them: 1250 is 12.5."""
-    whole, rest = divmod(abs(basis_points), 100)
-    return f"{'-' if basis_points < 0 else ''}{whole}" + (f".{rest:02}".rstrip("0") if rest else "")
 
 
 def _header_faults(line: int, names: list[str]) -> tuple[Fault, ...]:

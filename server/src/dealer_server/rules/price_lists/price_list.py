@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 from dealer_server.rules.orders.pricing import OwnPrice
 
 Basis = Literal["PRICE", "COST"]
@@ -69,8 +69,11 @@ def current_cost(package: Package, cost: Cost | None) -> int | None:
 
 
 def margin(price: int, cost: int) -> int:
-    """What is left of a price, in hundredths of a percent of it, rounded down; below 0 where it costs more."""
-    return (price - cost) * 10_000 // price if price else (0 if cost == 0 else -10_000)
+    """What is left of a price, in hundredths of a percent of it; below 0 exactly where it costs more."""
+    if not price:
+        return -10_000 if cost else 0
+    share = percent.share(price - cost, price)
+    return min(share, -1) if cost > price else share
 
 
 def _resolved(package: Package, cost: Cost | None, terms: PriceListTerms) -> OwnPrice:

@@ -27,6 +27,16 @@ class Period(NamedTuple):
         return Period(self.first - (self.last - self.first) - DAY, self.first - DAY)
 
     @property
+    def title(self) -> str:
+        """For people: November 2026, 29 Nov 2026, 31 Oct – 29 Nov 2026, 30 Dec 2025 – 2 Jan 2026."""
+        if self == month_of(self.first).period:
+            return month_of(self.first).title
+        end = _day_text(self.last, year=True)
+        if self.first == self.last:
+            return end
+        return f"{_day_text(self.first, year=self.first.year != self.last.year)} – {end}"
+
+    @property
     def whole_months(self) -> tuple[date, date]:
         """The first day of those months that are in it from their first day to their last, and the day after them.
         Where there are none, both are its first day."""
@@ -58,6 +68,10 @@ class Month(NamedTuple):
     @property
     def title(self) -> str:
         return f"{date(self.year, self.number, 1):%B %Y}"
+
+
+def _day_text(day: date, *, year: bool) -> str:
+    return f"{day.day} {day:%b}" + (f" {day.year}" if year else "")
 
 
 def month_of(day: date) -> Month:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
+from dealer_server.rules.money import percent
+
 
 class Sums(NamedTuple):
     """Amounts in ten-thousandths of one currency. sold, refunded: eSIMs and recharges; costed: purchases whose cost is
@@ -26,9 +28,14 @@ class Sums(NamedTuple):
         return self.net - self.cost
 
     @property
-    def margin_percent(self) -> float | None:
-        """Of what dealers paid; None where that is nothing."""
-        return 100 * self.margin / self.net if self.net > 0 else None
+    def complete(self) -> bool:
+        """Whether the cost of all that was sold and not given back is known."""
+        return 0 < self.costed >= self.sold - self.refunded
+
+    @property
+    def margin_percent(self) -> str:
+        """Of what dealers paid, for people; "" where that is nothing."""
+        return percent.tenths(self.margin, self.net)
 
     def plus(self, other: "Sums") -> "Sums":
         return Sums(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))

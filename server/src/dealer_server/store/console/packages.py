@@ -1,4 +1,4 @@
-"""The catalogue as operators see it: searched, in pages by packageCode."""
+"""The catalogue as operators see it: searched, in pages."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,6 +8,7 @@ import msgspec
 
 from dealer_server.db.connection import Connection
 from dealer_server.rules.catalogue.package import Package
+from dealer_server.store.console.incidents.impact import OTHER_SUPPLIER
 
 _decode = msgspec.json.Decoder(Package).decode
 
@@ -28,7 +29,8 @@ class PackageRow(NamedTuple):
 class PackageFilter(NamedTuple):
     """Which packages: all that is given must match. `text` is a part of the code or the name, or the code of its place;
     `place` is the code of what it is sold for, `covers` of a country that is only a part of that. `kind`: FIXED, DAILY
-    or RECHARGE. `margin`: below so many hundredths of a percent of the price. `costed`: whether its cost is known."""
+    or RECHARGE. `margin`: below so many hundredths of a percent of the price. `costed`: whether its cost is known.
+    `alone`: whether it has no supplier after the first one that is neither down nor paused."""
 
     text: str | None = None
     status: str | None = None
@@ -38,6 +40,7 @@ class PackageFilter(NamedTuple):
     kind: str | None = None
     margin: int | None = None
     costed: bool | None = None
+    alone: bool | None = None
 
 
 _PACKAGES = """
@@ -61,11 +64,12 @@ _MATCHING = (
     f" AND ($6::text IS NULL OR {_KIND} = $6)"
     f" AND ($7::bigint IS NULL OR {_MARGIN} < $7)"
     " AND ($8::boolean IS NULL OR (cost IS NOT NULL) = $8)"
+    f" AND ($9::boolean IS NULL OR {OTHER_SUPPLIER.format(package_code='package.package_code')} <> $9)"
 )
 """Of a PackageFilter, in its order."""
 
 ORDERS = {
-    "code": "package_code",
+    "name": "lower(document ->> 'package_name')",
     "place": "lower(coalesce(document ->> 'location_name', ''))",
     "data": "coalesce((document ->> 'data_bytes')::bigint, 9223372036854775807)",
     "supplier": "supplier",
@@ -73,7 +77,7 @@ ORDERS = {
     "price": "price",
     "margin": f"coalesce({_MARGIN}, {{unknown}})",
 }
-"""What the list can be ordered by, and then by code. What is unknown stands last, whichever way round."""
+"""What the list can be ordered by, and then by packageCode. What is unknown stands last, whichever way round."""
 _UNKNOWN = 2**62
 
 
@@ -82,7 +86,7 @@ async def list_packages(
     filters: PackageFilter,
     after: str | None,
     limit: int,
-    order: str = "code",
+    order: str = "name",
     *,
     descending: bool = False,
 ) -> list[PackageRow]:
@@ -96,9 +100,9 @@ async def list_packages(
         "  WHERE t.package_code = package.package_code) AS floor"
         f" FROM {_PACKAGES}"
         f" WHERE {_MATCHING}"
-        f" AND ($9::text IS NULL OR ({by}, package_code) {'<' if descending else '>'}"
-        f"  (SELECT {by}, package_code FROM {_PACKAGES} WHERE package_code = $9))"
-        f" ORDER BY {by} {direction}, package_code {direction} LIMIT $10",
+        f" AND ($10::text IS NULL OR ({by}, package_code) {'<' if descending else '>'}"
+        f"  (SELECT {by}, package_code FROM {_PACKAGES} WHERE package_code = $10))"
+        f" ORDER BY {by} {direction}, package_code {direction} LIMIT $11",
         *filters,
         after,
         limit,

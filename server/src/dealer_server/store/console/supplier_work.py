@@ -2,7 +2,7 @@
 it, and the packages that it makes. Each statement reads a bounded number of rows by key."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from dealer_server.db.by_tenant import rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 
 COUNTED_CALLS = 20_000
 COUNTED_UNITS = 1_000
@@ -72,7 +72,22 @@ class CallCounts(NamedTuple):
 
     @property
     def error_rate(self) -> str:
-        return f"{100 * self.failed / self.total:.1f} %" if self.total else "–"
+        return percent.tenths(self.failed, self.total) or "–"
+
+
+class CallHour(NamedTuple):
+    """The calls of an hour: how many were answered well, and how many were refused or not answered."""
+
+    start: datetime
+    good: int
+    bad: int
+
+
+class Outages(NamedTuple):
+    """How often a supplier was found down since some day, and when that began last."""
+
+    total: int
+    latest: datetime
 
 
 class WaitingOrder(NamedTuple):
@@ -89,10 +104,12 @@ class WaitingOrder(NamedTuple):
 
 
 class Served(NamedTuple):
-    """A package on whose route the supplier stands; `position` from 0. `lowest`: the least that a dealer may pay."""
+    """A package on whose route the supplier stands; `position` from 0. `following`: the next one of the route.
+    `lowest`: the least that a dealer may pay."""
 
     package: Package
     position: int
+    following: str | None
     sku: str
     cost: int | None
     cost_currency: str | None
@@ -118,13 +135,18 @@ CROSS JOIN LATERAL (SELECT order_id, unit_key FROM purchase p WHERE p.tenant_id 
     AND p.profile_id = c.profile_id AND p.position = c.position LIMIT 1) p
 ORDER BY c.sent_at DESC, p.unit_key
 """
-CALL_COUNTS = """
-SELECT count(*)::int AS rows,
+_COUNTED = """
     count(*) FILTER (WHERE (outcome IS NOT NULL AND outcome !~ '^(SKIPPED|DROPPED)') OR late)::int AS total,
     count(*) FILTER (WHERE outcome ~ '^(REJECTED|WRITTEN_OFF)' AND outcome !~ ' TEMPORARY$')::int AS refused,
     count(*) FILTER (WHERE late OR outcome ~ '^(UNKNOWN|PARKED)|^REJECTED TEMPORARY$')::int AS unanswered
-FROM (SELECT outcome, answered_at IS NULL AND sent_at < $3::timestamptz - $4 * interval '1 second' AS late
+FROM (SELECT outcome, sent_at, answered_at IS NULL AND sent_at < $3::timestamptz - $4 * interval '1 second' AS late
     FROM supplier_call WHERE supplier = $1 AND sent_at >= $2 ORDER BY sent_at DESC LIMIT $5) c
+"""
+CALL_COUNTS = f"SELECT count(*)::int AS rows, {_COUNTED}"
+CALL_HOURS = f"SELECT date_trunc('hour', sent_at, 'UTC') AS start, {_COUNTED} GROUP BY 1 ORDER BY 1"
+OUTAGES = """
+SELECT count(*)::int AS total, max((data ->> 'since')::timestamptz) AS latest FROM notice
+WHERE tenant_id = 0 AND notice_type = 'SUPPLIER_DOWN' AND fact >= $1 AND fact < $2
 """
 WAITING_ORDERS = """
 SELECT p.tenant_id, t.name, p.order_id, count(*)::int AS units,
@@ -165,6 +187,24 @@ async def call_counts_of(
     }
 
 
+async def call_hours(connection: Connection, code: str, since: datetime, now: datetime) -> list[CallHour]:
+    """The hours with calls since then, of its latest COUNTED_CALLS calls."""
+    rows = await connection.fetch(CALL_HOURS, code, since, now, ANSWER_SECONDS, COUNTED_CALLS)
+    bad = [row["refused"] + row["unanswered"] for row in rows]
+    return [CallHour(row["start"], row["total"] - failed, failed) for row, failed in zip(rows, bad, strict=True)]
+
+
+async def outages(connection: Connection, code: str, since: datetime, now: datetime) -> Outages | None:
+    """None where operators were told of none (rules/notices/supplier_down.py)."""
+    prefix = f"UNREACHABLE:{code}:"
+    row = await connection.fetchrow(
+        OUTAGES,
+        f"{prefix}{since.astimezone(UTC).isoformat()}",
+        f"{prefix}{now.astimezone(UTC).isoformat()}",
+    )
+    return Outages(**row) if row and row["total"] else None
+
+
 async def waiting_orders(connection: Connection, code: str, limit: int) -> list[WaitingOrder]:
     """The oldest first, of the units that are tried next."""
     return [WaitingOrder(**row) for row in await connection.fetch(WAITING_ORDERS, code, COUNTED_UNITS, limit)]
@@ -173,7 +213,9 @@ async def waiting_orders(connection: Connection, code: str, limit: int) -> list[
 async def served(connection: Connection, code: str, after: str | None, limit: int) -> list[Served]:
     """By packageCode."""
     rows = await connection.fetch(
-        "SELECT r.package_code, p.document::text AS document, r.position, r.sku, r.cost, r.cost_currency"
+        "SELECT r.package_code, p.document::text AS document, r.position, r.sku, r.cost, r.cost_currency,"
+        " (SELECT supplier FROM route o WHERE o.package_code = r.package_code AND o.position > r.position"
+        "  ORDER BY o.position LIMIT 1) AS following"
         " FROM route r JOIN package p USING (package_code)"
         " WHERE r.supplier = $1 AND ($2::text IS NULL OR r.package_code > $2) ORDER BY r.package_code LIMIT $3",
         code,
@@ -183,7 +225,11 @@ async def served(connection: Connection, code: str, after: str | None, limit: in
     packages = [_decode(row["document"]) for row in rows]
     lowest = await lowest_prices(connection, packages)
     return [
-        Served(package, row["position"], row["sku"], row["cost"], row["cost_currency"], lowest[package.package_code])
+        Served(
+            package=package,
+            lowest=lowest[package.package_code],
+            **{name: row[name] for name in ("position", "following", "sku", "cost", "cost_currency")},
+        )
         for row, package in zip(rows, packages, strict=True)
     ]
 

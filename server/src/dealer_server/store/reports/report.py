@@ -85,6 +85,11 @@ async def _groups(
     return [Row({name: row[KEYS[name]] for name in by}, row["currency"], _sums(row)) for row in rows]
 
 
+async def among(connection: Connection, wanted: Filter, by: Sequence[str], values: Sequence[Any]) -> list[Row]:
+    """The groups of these values of the first key."""
+    return await _groups(connection, wanted, by, None, values)
+
+
 async def names(
     connection: Connection, dealers: Sequence[int], packages: Sequence[str]
 ) -> tuple[dict[int, str], dict[str, str]]:

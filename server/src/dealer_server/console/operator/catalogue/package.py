@@ -1,6 +1,6 @@
 """A package: its fields and how they are edited, its routes and stock, who pays which price, and its sales."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -17,9 +17,9 @@ from dealer_server.operations.catalogue.edit_package import WrongFields
 from dealer_server.operations.versions import version_of
 from dealer_server.rules.catalogue import importing
 from dealer_server.rules.catalogue.package import Package, data_text
-from dealer_server.rules.money import money
-from dealer_server.rules.price_lists import list_file, price_list
-from dealer_server.rules.price_lists.price_list import Cost
+from dealer_server.rules.money import money, percent
+from dealer_server.rules.price_lists import price_list
+from dealer_server.rules.price_lists.price_list import Cost, PriceListTerms
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
 from dealer_server.rules.reports.sums import Sums, totals
@@ -79,7 +79,6 @@ async def show_package(context: RequestContext) -> Html:
             cost=known,
             margin=None if known is None else price_list.margin(package.price, known),
             cost_text=cost_text,
-            percent=list_file.percent,
             free=await who_pays.free_stock(connection, code) if package.supplier == "stock" else None,
             payers=await _payers(connection, package, cost),
             most_payers=PAYERS,
@@ -115,18 +114,30 @@ async def _payers(connection: Connection, package: Package, cost: Cost | None) -
 
     found = []
     for markup, dealers in await who_pays.markups(connection, package.package_code, package.currency, PAYERS):
-        text = f"Markup {list_file.percent(markup)} %" if markup else "Dealer price"
+        text = f"Markup {percent.shown(markup)}" if markup else "Dealer price"
         price = money.marked_up(package.price, markup, package.currency)
         found.append(payer("Dealers without a price list", "", text, dealers, price))
     listed = {one.price_list_id: one for one in await store.price_list.listed(connection)}
     for terms in await store.price_list.load(connection):
         one = listed.get(terms.price_list_id)
-        why = "exception" if package.package_code in terms.exceptions else "markup"
+        why = _list_text(
+            terms, price_list.agreed_cost(package, cost) is not None, package.package_code in terms.exceptions
+        )
         href, dealers = f"/console/price-lists/{terms.price_list_id}", one.dealers if one else 0
-        found.append(payer(terms.name, href, f"Price list, {why}", dealers, price_list.price(package, cost, terms)))
+        found.append(payer(terms.name, href, why, dealers, price_list.price(package, cost, terms)))
     own = await who_pays.custom_prices(connection, package.package_code, PAYERS)
     dealers = [payer(one.name, f"/console/dealers/{one.tenant_id}", "Custom price", 1, one.price) for one in own]
     return [*found, *dealers]
+
+
+def _list_text(terms: PriceListTerms, costed: bool, excepted: bool) -> str:
+    """How a list comes to its price. Over a cost that is not known it is the dealer price."""
+    if excepted:
+        return "Price list, exception"
+    points = percent.shown(terms.markup_basis_points)
+    if terms.basis == "COST":
+        return f"Price list, {points} on cost" if costed else "Price list, dealer price: no cost known"
+    return f"Price list, {points} on dealer price"
 
 
 async def _sold(connection: Connection, package_code: str, now: datetime) -> Mapping[str, Sums]:
@@ -163,7 +174,7 @@ async def create(context: RequestContext) -> Answer:
 async def edit(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         package = await _package(connection, context)
-    return await _form(context, package, importing.texts(package))
+    return await _form(context, package, importing.texts(package), price=context.query.get("price"))
 
 
 @action(EDIT, OPERATOR_ADMINS, FORM_TEMPLATE)
@@ -171,6 +182,8 @@ async def save(context: RequestContext) -> Answer:
     async with context.parts.database.connection() as connection:
         package = await _package(connection, context)
     cells, code = _cells(context.form), package.package_code
+    if context.form.get("do") == "preview":
+        return await _form(context, package, importing.texts(package) | cells)
 
     async def write(allowed: bool) -> Answer:
         await edit_package.edit_package(
@@ -190,12 +203,41 @@ async def save(context: RequestContext) -> Answer:
         return await _form(context, package, importing.texts(package) | cells, why.faults)
 
 
+class Effect(NamedTuple):
+    """What a price leaves over the cost at the first supplier. `cost` None: it is not known in the package's currency;
+    `price` None: none is typed yet that can be read."""
+
+    supplier: str
+    cost: int | None
+    price: int | None
+
+    @property
+    def margin(self) -> int | None:
+        return None if self.cost is None or self.price is None else price_list.margin(self.price, self.cost)
+
+
+def _effect(package: Package, route: Sequence[Hop], typed: str) -> Effect:
+    first = route[0] if route else Hop("", "", None, None)
+    try:
+        price = money.parse(typed.strip(), package.currency)
+    except ValueError:
+        price = None
+    return Effect(first.supplier, first.cost if first.cost_currency == package.currency else None, price)
+
+
 async def _form(
-    context: RequestContext, package: Package | None, cells: Mapping[str, str], faults: Mapping[str, str] | None = None
+    context: RequestContext,
+    package: Package | None,
+    cells: Mapping[str, str],
+    faults: Mapping[str, str] | None = None,
+    price: str | None = None,
 ) -> Html:
+    """`price`: the one whose effect is shown, where it is not that of the form."""
+    route: Sequence[Hop] = ()
     async with context.parts.database.connection() as connection:
         codes = await edit_package.suppliers(connection)
-        routed = package is not None and await store.purchase.routes(connection, [package.package_code]) != {}
+        if package is not None:
+            route = (await store.purchase.routes(connection, [package.package_code])).get(package.package_code, ())
     version = context.form.get("version") or (version_of(importing.texts(package)) if package is not None else "")
     return Html(
         400 if faults else 200,
@@ -206,7 +248,9 @@ async def _form(
         faults=faults or {},
         version=version,
         suppliers=codes,
-        routed=routed,
+        routed=bool(route),
+        effect=_effect(package, route, cells["price"] if price is None else price) if package is not None else None,
+        cost_text=cost_text,
         currencies=sorted(money.EXPONENTS),
     )
 

@@ -1,7 +1,7 @@
 """Price lists: the terms of each, what packages cost on it with the margin beside, its dealers, and its file."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from dealer_server import store
 from dealer_server.console.find import choice
@@ -10,7 +10,7 @@ from dealer_server.console.shared.forms import uploads
 from dealer_server.console.shared.forms.confirmation import confirmed
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
-from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
+from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS, permissions
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
@@ -18,7 +18,8 @@ from dealer_server.operations.catalogue.below_cost import cost_text
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.price_lists import assign, change, import_list, show
 from dealer_server.operations.price_lists.change import ListForm
-from dealer_server.rules.price_lists import list_file
+from dealer_server.rules.money import percent
+from dealer_server.rules.price_lists.effect import Effect
 from dealer_server.rules.price_lists.price_list import PriceListTerms
 from dealer_server.store.catalogue.price_list import Listed
 from dealer_server.store.console import packages as console_packages
@@ -44,16 +45,20 @@ async def price_lists(context: RequestContext) -> Html:
         found = await store.price_list.listed(connection)
     order = params.order(context, LISTS, tuple(COLUMNS), "name")
     lists = order.sorted(found, {name.removeprefix("-"): by for name, by in COLUMNS.items()})
-    return Html(lists=lists, percent=list_file.percent, order=order)
+    return Html(lists=lists, order=order)
 
 
 @page(NEW, OPERATOR_ADMINS, FORM_TEMPLATE)
 async def new(context: RequestContext) -> Html:
-    return Html()
+    blank = PriceListTerms(0, "-", "PRICE", 0, context.now)
+    async with context.parts.database.connection() as connection:
+        return Html(list=await _proposed(connection, context, blank), cost_text=cost_text)
 
 
 @action(LISTS, OPERATOR_ADMINS)
 async def create(context: RequestContext) -> Redirect:
+    if context.form.get("do") == "preview":
+        return _preview(context, NEW)
     number = await change.create_list(context.parts.database, _form(context), context.author, lambda: context.now)
     return Redirect(f"{LISTS}/{number}", "The price list is made. Assign it to dealers, and set exceptions")
 
@@ -68,23 +73,53 @@ async def show_list(context: RequestContext) -> Html:
         packages = [row.package for row in rows[:PAGE_SIZE]]
         costs = await store.price_list.costs(connection, [package.package_code for package in packages])
         dealers = await store.price_list.dealers(connection, terms.price_list_id, DEALERS)
+        proposed = await _proposed(connection, context, terms) if permissions(context.user).terms else None
     following = packages[-1].package_code if len(rows) > PAGE_SIZE else None
     return Html(
         terms=terms,
+        list=proposed,
         version=change.list_version(terms),
         versions={package.package_code: change.exception_version(terms, package) for package in packages},
         lines=show.lines(packages, costs, terms),
         dealers=dealers,
         text=text or "",
         pager=params.pager(context, _home(terms), following, shown=len(packages), word="package", total=total),
-        percent=list_file.percent,
         cost_text=cost_text,
     )
+
+
+class Proposed(NamedTuple):
+    """Terms as they are typed, and what they come to; `effect` None where they are not valid."""
+
+    name: str
+    basis: str
+    markup: str
+    effect: Effect | None
+
+
+async def _proposed(connection: Connection, context: RequestContext, terms: PriceListTerms) -> Proposed:
+    """The terms of a list, with what the query says instead."""
+    query = context.query
+    basis, markup = query.get("basis", terms.basis), query.get("markup", percent.number(terms.markup_basis_points))
+    name = query.get("name", terms.name if terms.price_list_id else "")
+    try:
+        wanted = change.proposed(terms, basis, markup)
+    except OperatorError:
+        return Proposed(name, basis, markup, None)
+    effect = await show.shown_effect(connection, context.parts.catalogue().packages, wanted)
+    return Proposed(name, wanted.basis, markup, effect)
+
+
+def _preview(context: RequestContext, page: str) -> Redirect:
+    """The page of the form with what was typed, which shows what it comes to."""
+    return Redirect(params.address(page, {name: context.form.get(name, "") for name in ("name", "basis", "markup")}))
 
 
 @action(f"{LIST}/terms", OPERATOR_ADMINS)
 async def set_terms(context: RequestContext) -> Answer:
     terms = await _load(context)
+    if context.form.get("do") == "preview":
+        return _preview(context, _home(terms))
 
     async def write(allowed: bool) -> Answer:
         await change.set_list(
@@ -187,7 +222,6 @@ async def preview(context: RequestContext) -> Answer:
         faults=plan.faults[:FAULTS],
         changes=plan.changes[:CHANGES],
         packed="" if plan.faults else uploads.packed(text),
-        percent=list_file.percent,
         cost_text=cost_text,
     )
 

@@ -1,5 +1,6 @@
 """What is wrong, as it is found in the database: on the whole platform, with one dealer, with one supplier."""
 
+from dealer_server.console.operator.incidents import impacts
 from dealer_server.console.operator.incidents.links import links
 from dealer_server.console.shared import incidents as shown
 from dealer_server.console.shared.concern import Link
@@ -38,13 +39,13 @@ async def incidents(connection: Connection, context: RequestContext) -> list[Inc
         stock_low=settings.stock_low,
         queue_hours=settings.queue_hours,
     )
-    return _shown(rules.incidents(found, context.now), context)
+    return await _with_impact(connection, context, _shown(rules.incidents(found, context.now), context))
 
 
 async def of_supplier(connection: Connection, context: RequestContext, row: SupplierRow) -> list[IncidentRow]:
     lines = await waiting.by_supplier(connection, row.code)
     found = supplier_rules.incident(_supplier(row), lines.get(row.code, NOTHING), context.now)
-    shown_here = _shown([] if found is None else [found], context)
+    shown_here = await _with_impact(connection, context, _shown([] if found is None else [found], context))
     return [row._replace(links=[link for link in row.links if link.label != "Supplier"]) for row in shown_here]
 
 
@@ -76,6 +77,11 @@ async def of_dealer(connection: Connection, context: RequestContext, row: Dealer
 def _shown(found: list[Incident], context: RequestContext) -> list[IncidentRow]:
     may = permissions(context.user)
     return shown.rows(found, lambda incident: links(incident, may))
+
+
+async def _with_impact(connection: Connection, context: RequestContext, rows: list[IncidentRow]) -> list[IncidentRow]:
+    found = await impacts.find(connection, context, rows)
+    return [impacts.with_impact(row, found, context) for row in rows]
 
 
 def _supplier(row: SupplierRow) -> Supplier:

@@ -21,13 +21,13 @@ COLUMNS = {
 async def show_report(context: RequestContext) -> Html:
     asked, dealer = await _asked(context)
     found = await reports.load(context, asked)
-    costed = any(sums.costed for sums in found.totals.values())
+    complete = found.currency in found.totals and found.totals[found.currency].complete
     async with context.parts.database.connection() as connection:
         suppliers = await report.suppliers(connection)
     return Html(
         400 if asked.problem else 200,
         report=found,
-        chart=reports.chart(found, {"revenue": "Revenue", "margin": "Margin"} if costed else {"revenue": "Revenue"}),
+        chart=reports.chart(found, {"revenue": "Revenue", "margin": "Margin"} if complete else {"revenue": "Revenue"}),
         before=reports.chart_before(found.before, found.currency),
         dates=dates.of_report(context, REPORTS, asked),
         keys=[(name, reports.WORDS[name]) for name in KEYS],
@@ -39,6 +39,7 @@ async def show_report(context: RequestContext) -> Html:
         path=REPORTS,
         export=reports.address(f"{REPORTS}.csv", context, asked),
         orders_of=lambda group: _orders(asked, group),
+        packages_of=lambda group: _packages(context, asked, group),
         value=reports.value_text,
     )
 
@@ -55,6 +56,16 @@ async def _asked(context: RequestContext) -> tuple[Question, Choice]:
         dealer = await choice.dealer(connection, context.query.get("dealer"))
     asked = reports.question(context, KEYS)
     return asked._replace(wanted=asked.wanted._replace(tenant_id=dealer.tenant_id)), dealer
+
+
+def _packages(context: RequestContext, asked: Question, group: Group) -> str:
+    """The report of the packages of a row of a supplier: lists of orders name none."""
+    day = group.keys.get("day")
+    days = {"range": "", "from": day.isoformat(), "to": day.isoformat()} if day else {}
+    dealer = {"dealer": str(group.keys["dealer"])} if "dealer" in group.keys else {}
+    package = {"package": str(group.keys["package"])} if "package" in group.keys else {}
+    more = {"supplier": str(group.keys["supplier"])} | days | dealer | package
+    return reports.address(REPORTS, context, asked, by="package", then="", **more)
 
 
 def _orders(asked: Question, group: Group) -> str:

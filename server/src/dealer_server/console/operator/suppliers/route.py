@@ -11,13 +11,15 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
 from dealer_server.console.shared.request_context import Answer, Html, NotFound, Redirect, RequestContext
+from dealer_server.operations.catalogue.below_cost import cost_text
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.suppliers.configure import MOST_HOPS, route_version, set_route
 from dealer_server.operations.versions import ChangedMeanwhile, Field
 from dealer_server.rules.catalogue import margin
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 from dealer_server.rules.orders.model import STOCK
+from dealer_server.rules.price_lists import price_list
 from dealer_server.store.console import packages as console_packages
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console.supplier_work import DealerPrice
@@ -58,7 +60,7 @@ class Stored(NamedTuple):
 
     @property
     def floor_text(self) -> str:
-        return "" if self.floor is None else margin.percent(self.floor).removesuffix(" %")
+        return "" if self.floor is None else percent.number(self.floor)
 
 
 class RouteFaults(OperatorError):
@@ -70,18 +72,22 @@ class RouteFaults(OperatorError):
 
 
 class Judged(NamedTuple):
-    """What a supplier's cost leaves of the price. `share`: "" where that is not known. `skipped`: why a purchase at the
-    dealer price would not be sent there. `losing`: the dealers that pay less than the cost."""
+    """What a supplier's `cost` leaves of the price, in hundredths of a percent of it; None where that is not known.
+    `skipped`: why a purchase at the dealer price would not be sent there. `losing`: the dealers that pay less than the
+    cost."""
 
-    share: str = ""
+    cost: int = 0
+    share: int | None = None
     skipped: str = ""
     losing: Sequence[DealerPrice] = ()
 
 
 @page(ROUTE, OPERATORS, TEMPLATE)
 async def show_route(context: RequestContext) -> Html:
-    stored = await _stored(context)
-    return await _form(context, stored, stored.rows, stored.floor_text)
+    """The query may have fields of the form, for what they would come to as they are typed."""
+    stored, query = await _stored(context), context.query
+    rows = _rows(query)
+    return await _form(context, stored, rows or stored.rows, query.get("floor", "") if rows else stored.floor_text)
 
 
 @action(ROUTE, OPERATOR_ADMINS, TEMPLATE)
@@ -216,7 +222,7 @@ async def _form(
         stored=stored,
         rows=[(row, judged) for row, judged in zip(rows, await _judge(context, stored, rows, floor), strict=True)],
         floor=floor,
-        platform_floor="" if platform is None else margin.percent(platform),
+        platform_floor="" if platform is None else percent.shown(platform),
         errors=errors or {},
         fault=fault,
         conflict=changed,
@@ -224,6 +230,7 @@ async def _form(
         unsaved=not saved and status == 200,
         most=MOST_HOPS,
         price=money.text(stored.package.price, stored.package.currency),
+        cost_text=cost_text,
     )
 
 
@@ -247,5 +254,5 @@ async def _judge(context: RequestContext, stored: Stored, rows: Sequence[Row], f
                 package.price, cost, package.currency, basis_points
             )
             losing = await supplier_work.dealer_prices_below(connection, package, cost, DEALERS_NAMED + 1)
-            judged.append(Judged(margin.share(package.price, cost), skipped or "", losing))
+            judged.append(Judged(cost, price_list.margin(package.price, cost), skipped or "", losing))
     return judged

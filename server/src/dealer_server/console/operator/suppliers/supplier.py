@@ -1,7 +1,10 @@
 """One supplier: how it is doing, what waits for it, its calls, and the packages that it makes."""
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from statistics import median
+from typing import NamedTuple
 
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.operator.suppliers.fields import kind_title
@@ -12,7 +15,9 @@ from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATOR_SUPPORT, OPERATORS
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.orders.reroute import reroute
 from dealer_server.operations.suppliers.check import advice, check_health
 from dealer_server.operations.suppliers.configure import load_iccids, remove_supplier, set_supplier_status
 from dealer_server.operations.suppliers.describe import show_suppliers
@@ -21,12 +26,40 @@ from dealer_server.rules.catalogue import margin
 from dealer_server.rules.money.money import fine_text
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.console.supplier_work import CallHour, CallRow
+from dealer_server.store.console.suppliers import SupplierRow
 from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
 
 TEMPLATE = "operator/suppliers/supplier.html"
 CALLS, WAITING = 25, 25
+HOURS = 24
+OUTAGE_DAYS = 30
 SPANS = (("Last hour", timedelta(hours=1)), ("Last 24 hours", timedelta(hours=24)))
+
+
+class Hour(NamedTuple):
+    """`down`: it has been down since then, or since a part of the hour."""
+
+    calls: CallHour
+    down: bool
+
+
+class CallRun(NamedTuple):
+    """Calls in a row with the same result: the latest, how many more there are, and when the first was sent."""
+
+    latest: CallRow
+    more: int
+    since: datetime
+
+
+def _runs(calls: Sequence[CallRow]) -> list[CallRun]:
+    """Of calls from the newest on."""
+    found = list[CallRun]()
+    for _, of in groupby(calls, lambda call: (call.kind, call.step, call.result, call.message)):
+        latest, *more = of
+        found.append(CallRun(latest, len(more), (more or [latest])[-1].sent_at))
+    return found
 
 
 @page(SUPPLIER, OPERATORS, TEMPLATE)
@@ -52,6 +85,8 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         free = await free_iccids(connection, code)
         calls = await supplier_work.latest_calls(connection, code, CALLS)
         counts = [(label, await supplier_work.call_counts(connection, code, now - span, now)) for label, span in SPANS]
+        hours = await _hours(connection, row, now)
+        outages = await supplier_work.outages(connection, code, now - timedelta(days=OUTAGE_DAYS), now)
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
         served = await supplier_work.served(connection, code, after, PAGE_SIZE + 1)
@@ -72,10 +107,14 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         balance_text=fine_text,
         totals=totals,
         parked=await list_parked(parts.database, code),
-        calls=calls,
+        calls=_runs(calls),
         timed=len(took),
         typical=median(took) if took else None,
         counts=counts,
+        hours=hours,
+        most=max(hour.calls.good + hour.calls.bad for hour in hours),
+        outages=outages,
+        outage_days=OUTAGE_DAYS,
         spans=spans,
         waiting=waiting,
         served=served[:PAGE_SIZE],
@@ -84,6 +123,28 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         ),
         share=margin.share,
     )
+
+
+async def _hours(connection: Connection, row: SupplierRow, now: datetime) -> list[Hour]:
+    """The last ones, the current one among them."""
+    current = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    starts = [current - timedelta(hours=ago) for ago in reversed(range(HOURS))]
+    found = {one.start: one for one in await supplier_work.call_hours(connection, row.code, starts[0], now)}
+    down = row.since if row.up is False else None
+    return [
+        Hour(found.get(start, CallHour(start, 0, 0)), down is not None and start + timedelta(hours=1) > down)
+        for start in starts
+    ]
+
+
+@action(f"{SUPPLIER}/reroute", OPERATOR_SUPPORT)
+async def send_elsewhere(context: RequestContext) -> Redirect:
+    """Sends what waits for the supplier to the next ones of the routes."""
+    code, parts = context.path["code"], context.parts
+    done = await reroute(parts.database, parts.data_keys, code, context.author, lambda: context.now)
+    text = f"{many(done.esims, 'eSIM')} of {many(done.orders, 'order')} sent to {', '.join(done.suppliers)}"
+    left = f"; {many(len(done.left), 'item')} left: {done.left[0]}" if done.left else ""
+    return Redirect(f"{SUPPLIERS}/{code}", f"{text}{left}{'; more still wait' if done.more else ''}")
 
 
 @action(f"{SUPPLIER}/status", OPERATOR_ADMINS)

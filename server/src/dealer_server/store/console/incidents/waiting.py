@@ -13,7 +13,7 @@ from dealer_server.rules.incidents.supplier import COUNTED, Waiting
 
 class WaitingLine(NamedTuple):
     """A line of an order that waits at a supplier. `units`: how many eSIMs of it. `next_at`: when the next call may be
-    made."""
+    made. `recharges`: it adds to an eSIM, which no other supplier can."""
 
     supplier: str
     state: str
@@ -26,6 +26,7 @@ class WaitingLine(NamedTuple):
     since: datetime
     next_at: datetime | None
     reason: str
+    recharges: bool
 
 
 async def by_supplier(connection: Connection, code: str | None = None) -> dict[str, Waiting]:
@@ -66,10 +67,11 @@ async def lines(connection: Connection, supplier: str | None, state: str | None,
 
 _LINES = f"""
 SELECT w.supplier, w.state, w.tenant_id, t.name AS dealer, w.order_id, w.line::int, i.package_code, w.units, w.since,
-    w.next_at, w.reason
+    w.next_at, w.reason, w.recharges
 FROM (
     SELECT supplier, state, tenant_id, order_id, line, count(*)::int AS units, min(created_at) AS since,
-        min(due_at) AS next_at, coalesce((array_agg(reason ORDER BY created_at))[1], '') AS reason
+        min(due_at) AS next_at, coalesce((array_agg(reason ORDER BY created_at))[1], '') AS reason,
+        bool_or(recharges IS NOT NULL) AS recharges
     FROM (
         (SELECT * FROM purchase WHERE due_at IS NOT NULL AND ($1::text IS NULL OR supplier = $1) LIMIT {COUNTED})
         UNION ALL
