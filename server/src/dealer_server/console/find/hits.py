@@ -9,6 +9,7 @@ from dealer_server.console.shared.permissions import permissions
 from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.console.shared.words import State
 from dealer_server.db.connection import Connection
+from dealer_server.rules import dates
 from dealer_server.rules.catalogue import choosing
 from dealer_server.rules.catalogue.choosing import Choice
 from dealer_server.rules.orders import identity
@@ -295,7 +296,7 @@ async def _refused_calls(connection: Connection, context: RequestContext, asked:
             if tenant_id
             else f"/console/dealers/{call.tenant_id}/api-log/{call.number}",
             call.code,
-            _of(tenant_id, call.dealer, f"{call.path}, {call.at:%Y-%m-%d %H:%M} UTC"),
+            _of(tenant_id, call.dealer, f"{call.path}, {dates.minute(call.at)}"),
             "request or trace id",
             code=True,
         )
