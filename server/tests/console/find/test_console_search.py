@@ -1,6 +1,7 @@
 """What people type finds what they mean; lists have views of one's own; forms outlive a session."""
 
 import re
+import secrets
 from datetime import timedelta
 
 import pytest
@@ -261,3 +262,24 @@ async def test_fonts_have_names_of_their_own(visitor: Browser) -> None:
     for font in fonts:
         assert "immutable" in (await visitor.get(f"/console/static/{font}")).headers["cache-control"]
     assert (await visitor.get("/console/static/vendor/inter/inter-latin.woff2")).headers["cache-control"] == "no-cache"
+
+
+async def test_a_search_says_how_many_and_lists_all_of_a_kind(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    word = secrets.token_hex(6)
+    made = [(await dealer.order(transactionId=f"{word}-{number}")).data["orderNo"] for number in range(10)]
+    page = await see(admin, f"/console/search?q={word}")
+    assert f"Results for “{word}”" in page and "Orders 8 of 10 Show all 10 orders" in page, page[
+        page.index("Results for") :
+    ]
+    assert [one for one in made if one in page] == made[2:], "the newest first"
+    more = await see(admin, f"/console/search?q={word}&kind=orders")
+    assert "Orders 10" in more and all(one in more for one in made)
+
+
+async def test_a_package_that_is_found_leads_to_its_orders(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    page = (await admin.get("/console/search?q=TEST-REVIE")).headers.get("location", "")
+    assert page == "/console/packages/TEST-REVIEW", "lists of orders do not make it several"
+    found = (await admin.get("/console/search?q=TEST-REJE&kind=esims")).text
+    assert "/console/orders?package" not in found

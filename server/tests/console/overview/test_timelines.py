@@ -95,7 +95,8 @@ async def test_a_failure_of_a_supplier_that_keeps_no_purchases_is_an_event(
             path = f"/console/orders/{order['orderNo']}"
             told, read = await see(admin, path), await see(clerk, path)
             assert re.search(
-                rf"{subject} failed at simulated \d+ \w+ 20\d\d, [\d:]+ Refund of 1.80 USD requested", told
+                rf"{subject} failed at simulated NOT_ALLOWED: TEST-FAIL fails for good \d+ \w+ 20\d\d, [\d:]+ Refund of 1.80 USD requested",
+                told,
             )
             assert (
                 re.search(rf"{subject} failed \d+ \w+ 20\d\d, [\d:]+ Refund of 1.80 USD requested", read)

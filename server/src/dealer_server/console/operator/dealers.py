@@ -57,7 +57,7 @@ CELLS: Mapping[str, Callable[[DealerRow], str]] = {
     "status": lambda row: row.status,
     "frozen": lambda row: str(row.frozen).lower(),
     "currency": lambda row: row.currency,
-    "turnover30Days": lambda row: money.text(row.turnover, row.currency),
+    "revenue30Days": lambda row: money.text(row.turnover, row.currency),
     "balance": lambda row: money.text(row.balance, row.currency),
     "creditLimit": lambda row: money.text(row.credit_limit, row.currency),
     "orders": lambda row: str(row.order_count),
