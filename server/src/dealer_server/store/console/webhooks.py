@@ -6,7 +6,7 @@ from typing import NamedTuple, get_args
 from dealer_server.db.by_tenant import OF_ALL, rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.rules.webhooks import answers
-from dealer_server.store.console import pages
+from dealer_server.store.console import pages, queues
 from dealer_server.store.console.pages import ListPage, ScanRange
 from dealer_server.store.distribution.due import fetch_all
 from esim_dealer.wire.vocabulary import AttemptError, DeliveryState, EndpointState, EventType
@@ -142,13 +142,15 @@ async def dealers_with_none(connection: Connection) -> int:
     return await connection.fetchval(sql) or 0
 
 
-async def counts(connection: Connection) -> dict[DeliveryState, int]:
-    """Of all dealers, by state: those BY_INDEX, each COUNTED at most."""
-    found: dict[DeliveryState, int] = {}
+async def counts(connection: Connection) -> dict[str, int]:
+    """Of all dealers, by state and in ALL: those BY_INDEX and what queues.by_status knows, queues.MANY at most."""
+    found = await queues.by_status(connection, "webhook_delivery")
+    if found.get("ALL", queues.MANY) < queues.MANY:
+        found.setdefault("DELIVERED", 0)
     for state in BY_INDEX:
-        some = f"SELECT 1 FROM webhook_delivery WHERE {OF_ALL} state = '{state}' LIMIT {COUNTED}"
+        some = f"SELECT 1 FROM webhook_delivery WHERE {OF_ALL} state = '{state}' LIMIT {queues.MANY}"
         rows = await fetch_all(connection, f"SELECT count(*)::int AS counted FROM ({some}) d")
-        found[state] = min(sum(row["counted"] for row in rows), COUNTED)
+        found[state] = min(sum(row["counted"] for row in rows), queues.MANY)
     return found
 
 

@@ -18,7 +18,7 @@ from dealer_server.operations.webhooks.resend import Resendable
 from dealer_server.rules.orders import identity
 from dealer_server.rules.webhooks import answers
 from dealer_server.store.console import dealers as console_dealers
-from dealer_server.store.console import orders
+from dealer_server.store.console import orders, queues
 from dealer_server.store.console import webhooks as store
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.webhooks import DeliveryRow, Wanted
@@ -63,13 +63,14 @@ async def webhooks(context: RequestContext) -> Html:
         counts = await store.counts(connection)
         worst = await store.endpoints(connection, 0, WORST + 1)
     filters = {name: value for name, value in params.filters(context).items() if value}
-    told = {name: counts.get(state, 0) for name, state in TABS} if not filters.keys() - {"status", "sort"} else {}
+    known = {name: counts[state] for name, state in (*TABS, ("All", "ALL")) if state in counts}
+    told = known if not filters.keys() - {"status", "sort"} else {}
     return Html(
         deliveries=found.rows,
         dealer=dealer,
         faults=faults,
         filtered=bool(faults) or wanted != Wanted(),
-        tabs=await tabs.of(context, WEBHOOKS, [(name, {"status": state}) for name, state in TABS], told, store.COUNTED),
+        tabs=await tabs.of(context, WEBHOOKS, [(name, {"status": state}) for name, state in TABS], told, queues.MANY),
         dates=dates.of(context, WEBHOOKS),
         events=EVENT_TYPES,
         states=STATES,
