@@ -36,6 +36,7 @@ from dealer_server.store.refunds.refund import Refund
 from dealer_server.store.webhooks.log import Attempt, Delivery
 from dealer_server.suppliers.builtin import simulated
 
+NO_REASON = "The supplier gave no reason"
 BODY_CHARACTERS = 20_000
 """Of a body on the timeline; the page of the delivery shows all of it."""
 
@@ -102,7 +103,8 @@ def _failures(history: History) -> Iterator[Event]:
     """Of eSIMs without a purchase."""
     bought = {purchase.profile_id for purchase in history.purchases}
     unbought = {profile_id: at for profile_id, at in history.failed_at.items() if profile_id not in bought}
-    answers = {item.line: answer_of(item.supplier, item.package_code) for item in history.order.items}
+    items = history.order.items
+    answers = {item.line: answer_of(item.supplier, item.package_code) or NO_REASON for item in items}
     yield from failure_events(history.order, unbought, answers)
 
 

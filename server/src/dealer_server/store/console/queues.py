@@ -103,13 +103,16 @@ async def count(connection: Connection, queue: Queue) -> int:
     return min(sum([row["waiting"] for row in rows]), COUNTED)
 
 
-async def by_status(connection: Connection, table: Literal["refund", "topup", "webhook_delivery"]) -> dict[str, int]:
-    """How many there are, by status and in ALL, where those that were SKIPPED are none; MANY stands for that many or
-    more. Of more than LOOKED_AT rows only what is known without counting them all."""
+async def by_status(
+    connection: Connection, table: Literal["refund", "topup", "webhook_delivery"], tenant_id: int | None = None
+) -> dict[str, int]:
+    """How many there are, of all dealers or of one, by status and in ALL, where those that were SKIPPED are none; MANY
+    stands for that many or more. Of more than LOOKED_AT rows only what is known without counting them all."""
     column = "state" if table == "webhook_delivery" else "status"
-    some = f"SELECT {column} AS status FROM {table} WHERE {OF_ALL} true LIMIT {LOOKED_AT}"
-    found = Counter[str]()
-    for row in await fetch_all(connection, f"SELECT status, count(*)::int AS counted FROM ({some}) r GROUP BY 1"):
+    whose = f"{OF_ALL} true" if tenant_id is None else "tenant_id = $1"
+    some = f"SELECT {column} AS status FROM {table} WHERE {whose} LIMIT {LOOKED_AT}"
+    sql, found = f"SELECT status, count(*)::int AS counted FROM ({some}) r GROUP BY 1", Counter[str]()
+    for row in await (fetch_all(connection, sql) if tenant_id is None else connection.fetch(sql, tenant_id)):
         found[row["status"]] += row["counted"]
     whole = found.total() < LOOKED_AT
     found["ALL"] = found.total() - found["SKIPPED"]
