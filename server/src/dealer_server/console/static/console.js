@@ -36,10 +36,10 @@
       const at = new Date(time.dateTime), whole = "exact" in time.dataset, text = whole ? time.textContent : relative(at, "since" in time.dataset);
       if (time.textContent !== text) time.textContent = text;
       if (time.title) {
-        time.dataset.tip = time.title + here(at);
+        if (!whole || here(at)) time.dataset.tip = time.title + here(at);
         time.removeAttribute("title");
       }
-      if (!whole && !time.closest("a, button, summary, tr[data-href]")) time.tabIndex = 0;
+      if (time.dataset.tip && !time.closest("a, button, summary, tr[data-href]")) time.tabIndex = 0;
     }
     for (const badge of all(".state[title]")) { badge.dataset.tip = badge.title; badge.removeAttribute("title"); }
   };
