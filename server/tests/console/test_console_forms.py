@@ -45,8 +45,9 @@ async def sent_at_once(one: Browser, path: str, fields: dict[str, str], back: st
 # Once
 
 
-async def test_each_form_has_a_value_of_its_own(admin: Browser) -> None:
-    texts = await page(admin, "/console/users") + await page(admin, "/console/users")
+async def test_each_form_has_a_value_of_its_own(dealer: ApiClient, admin: Browser) -> None:
+    home = f"/console/dealers/{dealer.tenant_id}"
+    texts = await page(admin, home) + await page(admin, home)
     values = re.findall(r'name="once" value="([0-9a-f]{32})"', texts)
     assert len(values) > 4 and len(set(values)) == len(values)
 

@@ -22,7 +22,7 @@ async def crowd(service: Service, tenant_id: int, count: int) -> list[str]:
 
 
 def shown(text: str) -> list[str]:
-    return re.findall(r'action="/console/users/(\d+)/reset"', text)
+    return re.findall(r'<tr id="user-(\d+)"', text)
 
 
 async def paged(one: Browser, path: str) -> list[list[str]]:
@@ -72,3 +72,29 @@ async def test_an_operator_looks_at_one_dealers_people_and_makes_another(
     )
     assert f'value="{dealer.tenant_id}"' in refused.text
     assert "All users" in (await admin.get("/console/users?dealer=999999")).text
+
+
+async def test_people_are_found_by_a_part_of_their_name(service: Service, admin: Browser, dealer: ApiClient):
+    theirs = await crowd(service, dealer.tenant_id, 2)
+    page = (await admin.get(f"/console/users?dealer={dealer.tenant_id}")).text
+    name = re.findall(r"<bdi>([0-9a-f]{8})-1</bdi>", page)[0]
+    assert shown((await admin.get(f"/console/users?q={name.upper()}")).text) == theirs
+    assert shown((await admin.get(f"/console/users?q={name}-1")).text) == theirs[1:]
+    assert "No users match" in (await admin.get("/console/users?q=nobody-is-called-so")).text
+    assert page.count("Never signed in") == 2
+
+
+async def test_nobody_disables_themselves(service: Service, dealer: ApiClient):
+    await crowd(service, dealer.tenant_id, 1)
+    async with (
+        signed_in(service, "admin", dealer.tenant_id) as one,
+        signed_in(service, "admin", dealer.tenant_id) as two,
+    ):
+        page = (await one.get("/console/users")).text
+        assert f'action="/console/users/{two.user_id}"' in page
+        assert f'action="/console/users/{one.user_id}"' not in page
+        for change in ({"role": "admin", "status": "DISABLED"}, {"role": "finance", "status": "ACTIVE"}):
+            refused = await one.refused(f"/console/users/{one.user_id}", change)
+            assert "changed by another admin" in refused.text
+        await two.post(f"/console/users/{one.user_id}", {"role": "finance", "status": "ACTIVE"})
+        assert (await one.get("/console/users")).status_code != 200

@@ -24,7 +24,7 @@ ON_THE_COORDINATOR = {
     *("refused_call", "refused_count", "served_call", "served_count", "tenant_change"),
     *("retention", "retention_cursor", "retention_postponed"),
     *("iccid_range", "route", "stock_profile", "supplier_event", "supplier_health"),
-    *("rt_validity", "webhook_job"),
+    *("rt_validity", "webhook_hour", "webhook_job"),
 }
 PLACES = {
     "BY_TENANT": set(BY_TENANT),

@@ -84,6 +84,7 @@ PAGES: tuple[Seen, ...] = (
     *_of(
         "operator",
         "/console/webhooks/endpoints",
+        "/console/webhooks/endpoints/{tenant_id}",
         "/console/webhooks/resend",
         "/console/deliveries/{tenant_id}/{delivery_id}",
     ),

@@ -6,6 +6,7 @@ from dealer_server.notices.mailer import Mailer, NotSent, mailer
 from dealer_server.notices.message import Sender, sender_of, with_link
 from dealer_server.operations.users import invitations
 from dealer_server.operations.users.invitations import Invited
+from dealer_server.rules import dates
 from dealer_server.rules.notices.texts import Text, isolated
 from dealer_server.settings import Settings
 
@@ -54,7 +55,7 @@ def _text(sender: Sender, invited: Invited) -> Text:
         [
             ("Your name in the console", invited.address),
             ("Role", invited.role),
-            ("Link valid until", f"{invited.expires_at:%Y-%m-%d %H:%M} UTC"),
+            ("Link valid until", f"{dates.minute(invited.expires_at)} UTC"),
         ],
         invited.path,
         "Choose your password",

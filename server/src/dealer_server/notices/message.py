@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from dealer_server.rules import dates
 from dealer_server.rules.notices.notice import notice_no
 from dealer_server.rules.notices.texts import Text, digest_subject, isolated, plain, text_of
 from dealer_server.settings import Settings
@@ -102,7 +103,7 @@ def _message_id(sender: Sender, kind: str, of: object) -> str:
 @functools.cache
 def _environment() -> Environment:
     """Everything is escaped in HTML."""
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=select_autoescape(["html"]),
         undefined=StrictUndefined,
@@ -110,3 +111,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    made.filters["minute"] = dates.minute
+    return made

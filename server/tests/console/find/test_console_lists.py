@@ -1,7 +1,10 @@
 """Lists say what is so in few words: the audit log, endpoints, users, built-in suppliers."""
 
+import csv
+import json
 import re
 
+from dealer_server import clock
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import does, failed_for_good, see
@@ -71,3 +74,43 @@ async def test_a_page_stands_under_its_entry_of_the_menu(admin: Browser) -> None
         assert f'class="side-link current" href="/console/{entry}"' in (await admin.get(path)).text
     assert "Unconfirmed purchases" in await see(admin, "/console/waiting?state=PARKED")
     assert re.search(r"built in, test environment only [\d,]+ packages", await see(admin, "/console/suppliers"))
+
+
+async def test_a_changed_route_is_told_in_words_and_the_log_is_exported(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    at = clock.now()
+    detail = {
+        "package": "TEST-OK",
+        "before": [["rt:near", "JC016", 9500, "USD"], ["rt:far", "F1", None, None]],
+        "after": [["rt:far", "F1", None, None], ["rt:near", "JC016", 9500, "USD"], ["stock", "TEST-OK", 100, "USD"]],
+        "floorBefore": None,
+        "floorAfter": 500,
+    }
+    address = {"baseUrl": "https://x.example", "limits": {"perSecond": 5}}
+    async with service.database.connection() as connection:
+        for action, told in (
+            ("supplier.route", detail),
+            (
+                "catalog.status",
+                {"packages": ["A-1", "B-2"], "before": {"status": "ON_SALE"}, "after": {"status": "OFF_SALE"}},
+            ),
+            ("supplier.set", {"code": "rt:x", "before": {}, "after": address}),
+        ):
+            await connection.execute(
+                "INSERT INTO audit_log (at, author, source, action, tenant_id, detail, hash)"
+                " VALUES ($1, 'test', 'here', $2, $3, $4, 'x')",
+                at, action, int(dealer.tenant_id), json.dumps(told),
+            )  # fmt: skip
+    page = await see(admin, f"/console/audit?dealer={dealer.tenant_id}&author=test")
+    assert "Position 1 rt:near as JC016, 0.95 USD → rt:far as F1, no cost known" in page, page
+    assert "Position 3 stock as TEST-OK, 0.01 USD" in page and "Position 4" not in page
+    assert "Margin floor the platform's → 5 %" in page
+    assert "Packages A-1, B-2 Status On sale → Off sale" in page
+    assert "Base URL https://x.example" in page and "Rate limit 5" in page
+    assert "[" not in page[page.index("Details") : page.index("Times are in UTC")]
+    file = await admin.get(f"/console/audit.csv?dealer={dealer.tenant_id}&author=test&action=supplier.route")
+    [row] = csv.DictReader(file.text.splitlines())
+    assert (row["action"], row["actor"], row["tenantId"]) == ("supplier.route", "test", str(dealer.tenant_id))
+    assert "Margin floor: the platform's → 5 %" in row["details"]
+    assert "Exported the audit log" in await see(admin, f"/console/audit?dealer={dealer.tenant_id}&action=audit.export")

@@ -1,6 +1,7 @@
 """What people type finds what they mean; lists have views of one's own; forms outlive a session."""
 
 import re
+import secrets
 from datetime import timedelta
 
 import pytest
@@ -45,7 +46,7 @@ async def test_an_order_is_found_by_a_part_of_its_texts(
         assert mine["orderNo"] in found.text and theirs["orderNo"] not in found.text, typed
     async with signed_in(service, "finance", int(dealer.tenant_id)) as own:
         found = (await own.get(f"/console/search?q={mark}", **{"HX-Request": "true"})).text
-        assert mine["orderNo"] in found and theirs["orderNo"] not in found and "orders and eSIMs: newest first" in found
+        assert mine["orderNo"] in found and theirs["orderNo"] not in found and "Orders and eSIMs: newest first" in found
 
 
 async def test_an_esim_is_found_by_the_end_of_its_iccid(
@@ -261,3 +262,22 @@ async def test_fonts_have_names_of_their_own(visitor: Browser) -> None:
     for font in fonts:
         assert "immutable" in (await visitor.get(f"/console/static/{font}")).headers["cache-control"]
     assert (await visitor.get("/console/static/vendor/inter/inter-latin.woff2")).headers["cache-control"] == "no-cache"
+
+
+async def test_a_search_says_how_many_of_how_many(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    word = f"Kiosk {secrets.token_hex(6)}"
+    for number in range(9):
+        await service.tenant(name=f"{word} {number}")
+    page = await see(admin, f"/console/search?q={word}")
+    assert f"Results for “{word}”" in page and "Dealers 8 of 9 Show all 9 dealers" in page
+    assert f"{word} 0" in page and f"{word} 8" not in page
+    order_no = (await dealer.order()).data["orderNo"]
+    alone = (await admin.get(f"/console/search?q={order_no}&kind=orders")).text
+    assert alone.count('data-group="') == 1 and 'data-group="Orders"' in alone and order_no in alone
+
+
+async def test_a_package_that_is_found_leads_to_its_orders(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    page = (await admin.get("/console/search?q=TEST-REVIE")).headers.get("location", "")
+    assert page == "/console/packages/TEST-REVIEW", "lists of orders do not make it several"
+    found = (await admin.get("/console/search?q=TEST-REJE&kind=esims")).text
+    assert "/console/orders?package" not in found

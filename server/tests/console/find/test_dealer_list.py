@@ -1,4 +1,4 @@
-"""The list of dealers as accounts: turnover, last order, what waits, who is suspended or low, and its file."""
+"""The list of dealers as accounts: revenue, last order, what waits, who is suspended or low, and its file."""
 
 import csv
 
@@ -17,11 +17,11 @@ async def test_a_dealer_is_listed_with_its_turnover_last_order_and_what_waits(
     await dealer.post("/account/topup", {"amount": "5.00", "transactionId": "T-1"})
     await folded(service.database)
     page = await see(admin, mine)
-    assert "1.80 USD 998.20 USD 1 20" in page and "1 top-up" in page and "never" not in page
+    assert "1.80 USD 998.20 USD 1 " in page and "1 top-up" in page and "never" not in page
     one = await see(admin, f"/console/dealers/{dealer.tenant_id}")
-    assert "30-day turnover 1.80 USD" in one and "1 top-up waiting" in one and "1 order , 1 eSIM" in one
+    assert "30-day revenue 1.80 USD" in one and "1 top-up waiting" in one and "1 order , 1 eSIM" in one
     rows = list(csv.DictReader((await admin.get(f"/console/dealers.csv?q={dealer.tenant_id}")).text.splitlines()))
-    assert [(row["turnover30Days"], row["balance"]) for row in rows] == [("1.80", "998.20")]
+    assert [(row["revenue30Days"], row["balance"]) for row in rows] == [("1.80", "998.20")]
 
 
 async def test_those_suspended_and_those_with_a_low_balance_have_tabs(

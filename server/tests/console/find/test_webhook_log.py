@@ -1,13 +1,16 @@
 """The log of all webhooks: its tabs and filters, its file, and sending one again from it."""
 
 import csv
+import re
 from datetime import UTC, datetime, timedelta
 
+from dealer_server import clock
+from dealer_server.operations.overview.count_hours import HourCounter
 from dealer_server.store.console import webhooks
 from dealer_server.store.console.webhooks import Wanted
 from support.api_client import ApiClient, Service
 from support.browser import Browser
-from support.console.operator_pages import does, failed_for_good, text_of
+from support.console.operator_pages import does, failed_for_good, see, text_of
 from support.webhook_fixture import Receiver, answer
 
 
@@ -65,3 +68,39 @@ async def test_a_day_before_and_after_all_deliveries_is_empty(service: Service, 
         ):
             found = await webhooks.deliveries(connection, wanted, None, 10, now)
             assert not found.rows and found.next is None, wanted
+
+
+async def test_an_endpoints_page_has_its_history_and_finds_deliveries_by_their_answer(
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
+) -> None:
+    order_no = await failed_for_good(service, dealer, receiver)
+    home = f"/console/webhooks/endpoints/{dealer.tenant_id}"
+    for _ in range(2):  # from the attempts, and then from the hours that were counted
+        for name in ("24h", "7d", "30d"):
+            page = await see(admin, f"{home}?range={name}")
+            assert re.search(r"Success rate 0 % of (\d+) attempts? .* HTTP 500 \1 100.0 %", page), page
+            assert order_no in page and page.count("UTC") == 1
+        await HourCounter(service.database, lambda: clock.now() + timedelta(hours=1, minutes=6)).count()
+    for found in ("500", "5xx"):
+        assert order_no in await see(admin, f"{home}?answer={found}")
+        assert order_no in await log(admin, f"dealer={dealer.tenant_id}&status=FAILED&answer={found}")
+    for other in ("200", "2xx", "NONE", "TIMEOUT"):
+        assert order_no not in await see(admin, f"{home}?answer={other}")
+        assert order_no not in await log(admin, f"dealer={dealer.tenant_id}&status=FAILED&answer={other}")
+    assert "“6xx” is not 500, 5xx or NONE" in await see(admin, f"{home}?answer=6xx")
+    assert "“6xx” is not 500, 5xx or NONE" in await log(admin, "answer=6xx")
+    assert (await admin.get("/console/webhooks/endpoints/999999")).status_code == 404
+
+
+async def test_behind_what_was_not_needed_there_is_no_next_page(service: Service, dealer: ApiClient) -> None:
+    """A dealer without an endpoint has deliveries that are not listed: no page follows for their sake."""
+    now = datetime.now(UTC)
+    async with service.database.connection() as connection:
+        skipped = (
+            "INSERT INTO webhook_delivery (tenant_id, order_id, event_type, trigger, state, order_version, created_at)"
+            " SELECT $1, 1, 'ORDER_PAID', 'AUTO', 'SKIPPED', 1, now() FROM generate_series(1, 12000)"
+        )
+        await connection.execute(skipped, dealer.tenant_id)
+        found = await webhooks.deliveries(connection, Wanted(dealer.tenant_id), None, 10, now)
+        assert (list(found.rows), found.next) == ([], None)
+        await connection.execute("DELETE FROM webhook_delivery WHERE tenant_id = $1 AND order_id = 1", dealer.tenant_id)

@@ -11,6 +11,7 @@ from dealer_server import clock
 from dealer_server.notices.looks import Limits
 from dealer_server.operations.overview.count_hours import HourCounter
 from dealer_server.operations.suppliers.configure import set_route, set_supplier_status
+from dealer_server.rules import dates
 from dealer_server.store.console import overview as console_overview
 from dealer_server.store.console.overview import HOUR
 from support.api_client import ApiClient, Service, running_service
@@ -67,7 +68,7 @@ async def test_a_worker_that_is_not_seen_is_missed(postgres: str, template: str)
         assert "No worker has run yet: nothing is delivered, no webhook is sent" in await incidents(admin)
         ago = clock.now() - timedelta(minutes=10)
         await HourCounter(service.database, lambda: ago).count()
-        assert f"No worker has been seen since {ago:%Y-%m-%d %H:%M:%S}" in await incidents(admin)
+        assert f"No worker has been seen since {dates.exact(ago)}" in await incidents(admin)
         await HourCounter(service.database, clock.now).count()
         assert "All clear." in await incidents(admin)
 
@@ -82,7 +83,7 @@ async def test_lines_that_wait_for_a_paused_supplier_are_counted_and_listed(mark
     async with signed_in(market.service) as admin:
         await set_supplier_status(market.service.database, "rt:near", "PAUSED", "test")
         said = await incidents(admin)
-        assert "Supplier rt:near has been paused since 20" in said and "3 items wait, the oldest for" in said
+        assert "Supplier rt:near has been paused since " in said and "3 items wait, the oldest for" in said
         assert "the last attempt for 3 of 3 eSIMs failed (INSUFFICIENT_FUNDS: 200007 as the test wants it)" in said
         assert "View items Supplier" in said
         lines = await see(admin, "/console/waiting?supplier=rt:near")
@@ -120,7 +121,7 @@ async def test_a_receiver_that_fails_is_told_of_until_it_listens(market: Purchas
             await asyncio.sleep(0.02)
     async with signed_in(market.service) as admin:
         said = await incidents(admin)
-        assert "The endpoint of Test dealer has been failing since 20" in said and "webhooks not delivered" in said
+        assert "The endpoint of Test dealer has been failing since " in said and "webhooks not delivered" in said
         page = await see(admin, "/console/webhooks")
         assert "Failing" in page and "ACTIVE" not in page and re.search(r" 0 of \d", page)
         assert "has been failing since" in await see(admin, f"/console/dealers/{market.client.tenant_id}")
@@ -167,7 +168,7 @@ async def test_refunds_and_top_ups_are_told_of_once_they_wait_for_long(quiet: Se
         assert "All clear." in await incidents(admin)
         await run(quiet, "UPDATE topup SET created_at = $1", clock.now() - timedelta(days=2))
         said = await incidents(admin)
-        assert "1 top-up has waited for approval since 20" in said and "250.00 USD. Review" in said
+        assert "1 top-up has waited for approval since " in said and "250.00 USD. Review" in said
         async with signed_in(quiet, "support") as one:
             assert "View top-ups" in await incidents(one)
 
@@ -248,7 +249,7 @@ async def test_figures_are_compared_with_the_period_before(quiet: Service):
             assert "75 % no change of" in page
             before = "The 24 h before" if days == 1 else f"The {days} days before"
             was, value = {1: (2, 2), 7: (12, 12), 30: (24, 48)}[days]
-            assert f"Time (UTC) Orders {before} " in page
+            assert f"Time Orders {before} " in page
             assert re.search(rf" \d\d:00 {value} {was} .* so far \d+ – ", page), page
         page = await see(admin, "/console?range=custom&from=2026-13-01&to=x")
         assert "Orders per hour" in page

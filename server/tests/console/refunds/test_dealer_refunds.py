@@ -55,7 +55,7 @@ async def test_a_refund_in_review_is_so_on_every_page(service: Service, dealer: 
     profile = order["items"][0]["profiles"][0]["profileId"]
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         for page in ("/console/profiles", f"/console/profiles/{profile}", f"/console/orders/{order['orderNo']}"):
-            assert ">In review</span>" in (await one.get(page)).text, page
+            assert ">Refund in review</span>" in (await one.get(page)).text, page
         assert 'title="REFUNDING">In review</span>' in (await one.get(f"/console/orders/{order['orderNo']}")).text
 
 

@@ -10,6 +10,7 @@ import pytest
 from pypdf import PdfReader
 
 from dealer_server import clock
+from dealer_server.rules import dates
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import acts, see, text_of
@@ -113,7 +114,7 @@ async def test_the_home_page_tells_of_the_last_30_days_and_of_the_packages_bough
     assert "Spent, 30 days, before refunds 5.40 USD 3 eSIMs and recharges" in page
     assert "TEST-OK 1 GB 7 days TEST-OK 2 3.60 USD" in page
     assert "TEST-ASYNC 1 1.80 USD" in page
-    assert f'{clock.now():%Y-%m-%d} <span class="text-secondary">so far</span>' in (await clerk.get("/console")).text
+    assert f'{dates.day(clock.now())} <span class="text-secondary">so far</span>' in (await clerk.get("/console")).text
 
 
 async def test_the_home_page_of_a_dealer_who_bought_nothing_has_no_chart(dealer: ApiClient, service: Service):

@@ -258,7 +258,8 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
             Own(refunds=[Answered(1, 2 * USD, False, SIX), Answered(2, USD, True, SIX), Answered(3, USD, True, SIX)]),
             ["2 refunds were rejected, 2.00 USD in all", "A refund of 2.00 USD was credited"],
         ),
-        (Own(topups=50 * USD), ["Top-ups of 50.00 USD wait for review"]),
+        (Own(topups=1, sum_of_topups=50 * USD), ["1 top-up of 50.00 USD waits for review"]),
+        (Own(topups=2, sum_of_topups=50 * USD), ["2 top-ups of 50.00 USD wait for review"]),
         (
             Own(failed=1, refused=1),
             ["1 order failed and is not refunded", "1 API call was refused in the last 24 hours"],

@@ -34,7 +34,14 @@ async def users(context: RequestContext) -> Html:
         dealer = await choice.dealer(connection, context.query.get("dealer"))
         tenant_id = dealer.tenant_id if is_operator else context.user.tenant_id
         rows = await console_user.listed(
-            connection, tenant_id, before, PAGE_SIZE + 1, order.key, descending=order.descending, kind=kind
+            connection,
+            tenant_id,
+            before,
+            PAGE_SIZE + 1,
+            order.key,
+            descending=order.descending,
+            kind=kind,
+            text=params.text(context.query, "q"),
         )
     following = rows[PAGE_SIZE - 1].user_id if len(rows) > PAGE_SIZE else None
     return Html(
@@ -126,6 +133,8 @@ async def reset(context: RequestContext) -> Redirect:
 async def change(context: RequestContext) -> Redirect:
     role, status = context.form.get("role", ""), context.form.get("status", "")
     user_id = params.path_number(context, "user_id")
+    if user_id == context.user.user_id:  # it would end the session, perhaps for good
+        raise OperatorError("your own role and status are changed by another admin")
     await accounts.change(context.parts.database, user_id, context.user.tenant_id, role, status, context.author)
     return Redirect(USERS, "The user is changed.")
 

@@ -44,10 +44,12 @@ async def incidents(connection: Connection, context: RequestContext, wallet: Wal
         receiver=await receivers.of_dealer(connection, tenant_id),
     )
     answered = await buying.answered_refunds(connection, tenant_id, context.now - ANSWERED_SINCE, REFUNDS)
+    topups, sum_of_topups = await dealer.waiting_topups(connection, tenant_id)
     own = Own(
         failed=await buying.failed_orders(connection, tenant_id),
         refunds=[Answered(*row) for row in answered],
-        topups=await dealer.waiting_topups(connection, tenant_id),
+        topups=topups,
+        sum_of_topups=sum_of_topups,
         refused=await api_log.refused_since(connection, tenant_id, context.now - REFUSED_SINCE) if may.secrets else 0,
     )
     told = rules.own_incidents(found, own, context.now)

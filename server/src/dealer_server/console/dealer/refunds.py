@@ -38,14 +38,17 @@ async def refunds(context: RequestContext) -> Html:
     order, seen = params.order(context, REFUNDS, CREATED, NEWEST_FIRST), params.number(context.query, "before")
     async with context.parts.database.connection() as connection:
         found = await _read(connection, context, seen, PAGE_SIZE, oldest_first=not order.descending)
-        unsettled = await queues.unsettled(connection, context.tenant_id)
+        counted = await queues.by_status(connection, "refund", context.tenant_id)
+        counted |= await queues.unsettled(connection, context.tenant_id)
     presets = [(words.text(state), {"status": state}) for state in STATES]
-    counts = {words.text(state): count for state, count in unsettled.items()}
+    none = 0 if counted["ALL"] < queues.MANY else None
+    known = {words.text(state): counted.get(state, none) for state in STATES} | {"All": counted["ALL"]}
+    counts = {name: count for name, count in known.items() if count is not None}
     return Html(
         refunds=[(row, _state(row), refusal_text(row.refusals)) for row in found.rows],
         order=order,
         pager=params.pager(context, REFUNDS, found.next, shown=len(found.rows), word="refund"),
-        tabs=await tabs.of(context, REFUNDS, presets, counts),
+        tabs=await tabs.of(context, REFUNDS, presets, counts, queues.MANY),
         filtered=params.one_of(context.query, "status", STATES) is not None,
         export=params.address(f"{REFUNDS}.csv", params.filters(context)),
     )

@@ -40,7 +40,7 @@ async def wallet(context: RequestContext) -> Html:
         entries = await statement.page_of(connection, context, wallet, tenant_id, WALLET, f"{WALLET}/statement.csv")
         topups = await dealer.topups(connection, tenant_id, None, LATEST_TOPUPS)
         packages = await dealer.packages(connection, tenant_id, [entry.order_id for entry in entries.entries])
-        waiting = await dealer.waiting_topups(connection, tenant_id)
+        _, waiting = await dealer.waiting_topups(connection, tenant_id)
         terms = await describe(connection, tenant_id)
         topped_up = await ledger.balance_after_topup(connection, tenant_id)
         today = day_of(context.now)

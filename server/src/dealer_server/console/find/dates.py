@@ -1,11 +1,13 @@
 """The days that a list is filtered by: what is chosen, and ranges to choose with one click. Days are of UTC."""
 
 from collections.abc import Sequence
-from datetime import date, timedelta
+from contextlib import suppress
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from dealer_server.console.shared import params, reports
 from dealer_server.console.shared.request_context import RequestContext
+from dealer_server.rules import dates
 from dealer_server.rules.reports.period import PRESETS
 
 RANGES = (("Today", 0, 0), ("Yesterday", 1, 1), ("7 days", 6, 0), ("30 days", 29, 0))
@@ -66,7 +68,15 @@ def of_report(context: RequestContext, path: str, asked: reports.Question) -> Da
 
 
 def _text(first: str, last: str) -> str:
-    begin, end = first.replace("T", " "), last.replace("T", " ")
+    begin, end = _said(first), _said(last)
     if begin == end:
         return begin
     return f"{begin} to {end}" if begin and end else f"Since {begin}" if begin else f"Until {end}"
+
+
+def _said(typed: str) -> str:
+    """What an address says of a day or a minute, as people say it; as it stands where it is none."""
+    with suppress(ValueError):
+        at = datetime.fromisoformat(typed)
+        return dates.minute(at) if "T" in typed else dates.day(at)
+    return typed

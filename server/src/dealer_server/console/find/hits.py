@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from datetime import datetime
+from typing import Literal, NamedTuple
 
 from dealer_server.console.shared import params, words
 from dealer_server.console.shared.permissions import permissions
@@ -14,7 +15,7 @@ from dealer_server.rules.catalogue.choosing import Choice
 from dealer_server.rules.orders import identity
 from dealer_server.rules.search import query
 from dealer_server.rules.search.query import Query
-from dealer_server.store.console import dealers, packages
+from dealer_server.store.console import dealers, packages, queues
 from dealer_server.store.console import search as named
 from dealer_server.store.console.packages import PackageFilter
 from dealer_server.store.console.search import OrderFacts, ProfileHit
@@ -23,12 +24,17 @@ from dealer_server.store.search import find, lookup
 from dealer_server.store.search.find import IccidHit, TextHit
 from dealer_server.store.tenants import tenant
 
-MOST = 8
+MOST, ALL = 8, 50
+"""Hits of each kind, and of one kind that is looked at alone."""
+MOST_LISTS = 3
+SEARCH = "/console/search"
+Kind = Literal["orders", "esims"]
+"""Of which the search itself lists all."""
 
 
 class Hit(NamedTuple):
     """A link. `why`: what matched, "" where the link shows it. `packages`, which are its name before its title,
-    `state`, `amount` and its `currency` where there are any."""
+    `state`, `amount` and its `currency`, and `at`, when it was made, where there are any."""
 
     href: str
     title: str
@@ -39,10 +45,11 @@ class Hit(NamedTuple):
     amount: int | None = None
     currency: str = ""
     packages: tuple[tuple[str, int], ...] = ()
+    at: datetime | None = None
 
 
 class Group(NamedTuple):
-    """`total`: how many match, such as 12, or 8+ where that is not counted. `more`: a list of all of them, where there
+    """`total`: how many match, such as 12, or 50+ where no more are counted. `more`: a list of all of them, where there
     are others."""
 
     name: str
@@ -52,12 +59,15 @@ class Group(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Hits of one kind. `total`: how many match, None where there are no others than these. `path`: a list that takes
-    the text as a filter."""
+    """Hits of one kind, of which the first are shown. `total`: how many match, None where there are no others than
+    these; `uncounted`: there may be others all the same. `path`: a list that takes the text as a filter, with the
+    parameter `kind`."""
 
     hits: Sequence[Hit]
     total: int | None = None
     path: str = ""
+    kind: Kind | None = None
+    uncounted: bool = False
 
 
 class Found(NamedTuple):
@@ -68,53 +78,63 @@ class Found(NamedTuple):
 
     @property
     def targets(self) -> set[str]:
-        return {hit.href for group in self.groups for hit in group.hits}
+        return {hit.href for group in self.groups for hit in group.hits if "?" not in hit.href}  # lists are none
 
 
-async def hits(context: RequestContext, text: str, before: int | None) -> Found:
-    """`before`: only orders before this orderId, by their texts alone. Texts are read beside what is found by keys."""
+async def hits(context: RequestContext, text: str, before: int | None, kind: Kind | None) -> Found:
+    """`before`: only orders before this orderId, by their texts alone. `kind`: only these, ALL of them. Texts are read
+    beside what is found by keys."""
     asked = query.read(text)
     if before is not None:
         of_texts, further = await _of_texts(context, asked, before)
-        return Found(_groups(asked, ("Orders", Part(of_texts)), more_orders=further is not None), further)
-    named_groups, (of_texts, further) = await asyncio.gather(_by_keys(context, asked), _of_texts(context, asked, None))
-    whole, others = named_groups
+        return Found(_groups(asked, ("Orders", Part(of_texts, uncounted=further is not None)), most=ALL), further)
+    (whole, others), (of_texts, further) = await asyncio.gather(
+        _by_keys(context, asked, kind), _of_texts(context, asked)
+    )
     known = {hit.href for hit in whole}
-    orders = [*whole, *(hit for hit in of_texts if hit.href not in known)]
-    return Found([*_groups(asked, ("Orders", Part(orders)), more_orders=further is not None), *others], further)
+    found = [*whole, *(hit for hit in of_texts if hit.href not in known)]
+    orders = ("Orders", Part(found, path=SEARCH, kind="orders", uncounted=further is not None))
+    if kind is None:
+        return Found([*_groups(asked, orders), *others], further if len(found) <= MOST else None)
+    return Found(_groups(asked, orders, most=ALL), further) if kind == "orders" else Found(others, None)
 
 
-async def _by_keys(context: RequestContext, asked: Query) -> tuple[list[Hit], list[Group]]:
-    """Orders that are named whole, and the other groups."""
+async def _by_keys(context: RequestContext, asked: Query, kind: Kind | None) -> tuple[list[Hit], list[Group]]:
+    """Orders that are named whole, and the other groups, or those of this kind alone."""
     tenant_id, none = context.user.tenant_id, Part(())
     async with context.parts.database.connection() as connection:
-        return await _orders(connection, tenant_id, asked), _groups(
+        orders = await _orders(connection, tenant_id, asked)
+        esims = ("eSIMs", await _profiles(connection, tenant_id, asked))
+        if kind is not None:
+            return orders, _groups(asked, esims, most=ALL) if kind == "esims" else []
+        return orders, _groups(
             asked,
-            ("eSIMs", Part(await _profiles(connection, tenant_id, asked))),
+            esims,
             ("Dealers", await _dealers(connection, asked) if tenant_id is None else none),
             (
                 "Packages",
                 await (_packages(connection, asked) if tenant_id is None else _offers(connection, context, asked)),
             ),
+            ("Orders by package", Part(await _orders_of(connection, asked)) if tenant_id is None else none),
             ("Suppliers", Part(await _suppliers(connection, asked)) if tenant_id is None else none),
             ("Webhook deliveries", Part(await _deliveries(connection, context, asked))),
             ("Refused calls", Part(await _refused_calls(connection, context, asked))),
         )
 
 
-async def _of_texts(context: RequestContext, asked: Query, before: int | None) -> tuple[list[Hit], int | None]:
+async def _of_texts(context: RequestContext, asked: Query, before: int | None = None) -> tuple[list[Hit], int | None]:
     """Orders that have the words, and before which orderId a search further back begins."""
     if not asked.words:
         return [], None
     tenant_id = context.user.tenant_id
     async with context.parts.database.connection() as connection:
-        texts = await find.texts(connection, tenant_id, asked.words, before, MOST)
-        if texts.further is not None and len(texts.hits) < MOST and before is None:
+        texts = await find.texts(connection, tenant_id, asked.words, before, ALL)
+        if texts.further is not None and len(texts.hits) < ALL and before is None:
             older = await find.beginning(connection, tenant_id, asked.text, MOST)
             known = {hit.order_id for hit in texts.hits}
             texts = texts._replace(hits=[*texts.hits, *(hit for hit in older if hit.order_id not in known)])
         dealers = await named.names(connection, [hit.tenant_id for hit in texts.hits])
-        facts = await named.order_facts(connection, [(hit.tenant_id, hit.order_id) for hit in texts.hits])
+        facts = await _facts(connection, [(hit.tenant_id, hit.order_id) for hit in texts.hits])
     found = [
         _order(
             hit.order_id,
@@ -127,16 +147,27 @@ async def _of_texts(context: RequestContext, asked: Query, before: int | None) -
     return found, texts.further
 
 
-def _groups(asked: Query, *parts: tuple[str, Part], more_orders: bool = False) -> list[Group]:
-    return [_group(name, part, asked.text, uncounted=more_orders) for name, part in parts if part.hits]
+async def _facts(connection: Connection, keys: Sequence[tuple[int, int]]) -> dict[int, tuple[OrderFacts, State]]:
+    """Of orders, by tenant and orderId: what is told of them, and their state."""
+    facts = await named.order_facts(connection, keys)
+    refunding = [key for key in keys if key[1] in facts and facts[key[1]].order_status == "REFUNDING"]
+    reviewed = await queues.reviewed_orders(connection, refunding)
+    return {
+        order_id: (one, words.order_state(one.order_status, one.delivery_status, in_review=order_id in reviewed))
+        for order_id, one in facts.items()
+    }
 
 
-def _group(name: str, part: Part, text: str, *, uncounted: bool) -> Group:
+def _groups(asked: Query, *parts: tuple[str, Part], most: int = MOST) -> list[Group]:
+    return [_group(name, part, asked.text, most) for name, part in parts if part.hits]
+
+
+def _group(name: str, part: Part, text: str, most: int) -> Group:
     hits = [*dict.fromkeys(part.hits)]
-    told = [hit._replace(why="") if _shows(hit, text) else hit for hit in hits[:MOST]]
-    more = uncounted or len(hits) > MOST
-    total = f"{part.total:,}" if part.total is not None else f"{len(told)}{'+' if more else ''}"
-    return Group(name, told, total, params.address(part.path, {"q": text}) if part.path and more else "")
+    told = [hit._replace(why="") if _shows(hit, text) else hit for hit in hits[:most]]
+    total = f"{part.total:,}" if part.total is not None else f"{len(hits)}{'+' if part.uncounted else ''}"
+    more = part.path if len(hits) > most else ""
+    return Group(name, told, total, params.address(more, {"q": text, "kind": part.kind}) if more else "")
 
 
 def _shows(hit: Hit, text: str) -> bool:
@@ -150,7 +181,7 @@ async def _orders(connection: Connection, tenant_id: int | None, asked: Query) -
     if tenant_id is not None and "@" in asked.text:
         mailed = await buyer_mails.orders_to(connection, tenant_id, asked.text, MOST + 1)
     keys = [(order.tenant_id, order.order_id) for order in whole]
-    facts = await named.order_facts(connection, [*keys, *((tenant_id or 0, order_id) for order_id in mailed)])
+    facts = await _facts(connection, [*keys, *((tenant_id or 0, order_id) for order_id in mailed)])
     return [_order(order_id, facts, f"Mailed to {asked.text}", "buyer") for order_id in mailed] + [
         _order(
             order.order_id,
@@ -162,12 +193,12 @@ async def _orders(connection: Connection, tenant_id: int | None, asked: Query) -
     ]
 
 
-def _order(order_id: int, facts: Mapping[int, OrderFacts], about: str, why: str) -> Hit:
-    order_no, found = identity.order_no(order_id), facts.get(order_id)
-    hit = Hit(f"/console/orders/{order_no}", order_no, about, why, code=True)
-    if found is None:
+def _order(order_id: int, facts: Mapping[int, tuple[OrderFacts, State]], about: str, why: str) -> Hit:
+    order_no, at = identity.order_no(order_id), identity.created_at(order_id)
+    hit = Hit(f"/console/orders/{order_no}", order_no, about, why, code=True, at=at)
+    if order_id not in facts:
         return hit
-    state = words.order_state(found.order_status, found.delivery_status)
+    found, state = facts[order_id]
     return hit._replace(state=state, amount=found.amount, currency=found.currency, packages=found.lines)
 
 
@@ -181,29 +212,32 @@ def _of(tenant_id: int | None, dealer: str, text: str) -> str:
     return f"{dealer}, {text}" if tenant_id is None else text
 
 
-async def _profiles(connection: Connection, tenant_id: int | None, asked: Query) -> list[Hit]:
+async def _profiles(connection: Connection, tenant_id: int | None, asked: Query) -> Part:
     whole = await named.profiles(connection, tenant_id, identity.profile_id(asked.text), asked.text)
     found: dict[int, tuple[ProfileHit | IccidHit, str]] = {
         one.profile_id: (one, "ICCID" if one.iccid == asked.text else "profileId") for one in whole
     }
     if asked.digits:
-        for ending in await find.iccids(connection, tenant_id, asked.digits, MOST + 1):
+        for ending in await find.iccids(connection, tenant_id, asked.digits, ALL + 1):
             found.setdefault(ending.profile_id, (ending, "end of the ICCID"))
     keys = [(one.tenant_id, one.profile_id) for one, _ in found.values()]
     facts = await named.profile_facts(connection, keys)
-    return [
+    reviewed = await queues.reviewed_profiles(connection, keys)
+    hits = [
         Hit(
             f"/console/profiles/{one.profile_id}",
             one.iccid or str(one.profile_id),
             _of(tenant_id, one.dealer, f"order {identity.order_no(one.order_id)}"),
             why,
             code=True,
-            state=words.esim_state(facts[one.profile_id]),
+            state=words.esim_state(facts[one.profile_id], in_review=one.profile_id in reviewed),
             packages=((facts[one.profile_id].package_code, 1),),
+            at=identity.created_at(one.profile_id),
         )
         for one, why in found.values()
         if one.profile_id in facts
     ]
+    return Part(hits[:ALL], path=SEARCH, kind="esims", uncounted=len(hits) > ALL)
 
 
 async def _dealers(connection: Connection, asked: Query) -> Part:
@@ -213,6 +247,8 @@ async def _dealers(connection: Connection, asked: Query) -> Part:
             dealer.name,
             f"dealer {dealer.tenant_id}, {dealer.app_key}",
             "name" if asked.text.lower() in dealer.name.lower() else "number or AppKey",
+            state=_plain(dealer.status),
+            at=dealer.created_at,
         )
         for dealer in await named.dealers(connection, asked.text)
     ]
@@ -230,7 +266,7 @@ async def _packages(connection: Connection, asked: Query) -> Part:
             one.package_name,
             one.package_code,
             "package code" if asked.text.lower() in one.package_code.lower() else "package name",
-            state=_sale(one.status),
+            state=_plain(one.status),
             amount=one.price,
             currency=one.currency,
         )
@@ -259,15 +295,23 @@ async def _offers(connection: Connection, context: RequestContext, asked: Query)
     return Part(told, len(found), "/console/catalogue")
 
 
-def _sale(status: str) -> State | None:
-    """Only what is off sale says so."""
-    return None if status == "ON_SALE" else State(words.text(status), words.tone(status), status)
+def _plain(status: str) -> State:
+    return State(words.text(status), words.tone(status), status)
+
+
+async def _orders_of(connection: Connection, asked: Query) -> list[Hit]:
+    """Lists of the orders of packages that are called so, where these are few: no index finds orders by a name."""
+    found = await lookup.packages(connection, asked.text, MOST_LISTS + 1)
+    return [
+        Hit(params.address("/console/orders", {"package": code}), f"Orders of {name}", code, "package")
+        for code, name in (found if len(found) <= MOST_LISTS else ())
+    ]
 
 
 async def _suppliers(connection: Connection, asked: Query) -> list[Hit]:
     return [
-        Hit(f"/console/suppliers/{code}", code, f"{kind} supplier", "supplier code")
-        for code, kind in await named.suppliers(connection, asked.text, MOST)
+        Hit(f"/console/suppliers/{code}", code, f"{kind} supplier", "supplier code", state=_plain(status))
+        for code, kind, status in await named.suppliers(connection, asked.text, MOST)
     ]
 
 
@@ -284,6 +328,8 @@ async def _deliveries(connection: Connection, context: RequestContext, asked: Qu
             _of(tenant_id, hit.dealer, f"{hit.event_type} of {identity.order_no(hit.order_id)}"),
             "delivery id",
             code=True,
+            state=_plain(hit.state),
+            at=hit.created_at,
         )
         for hit in await named.deliveries(connection, tenant_id, int(asked.text))
     ]
@@ -300,9 +346,10 @@ async def _refused_calls(connection: Connection, context: RequestContext, asked:
             if tenant_id
             else f"/console/dealers/{call.tenant_id}/api-log/{call.number}",
             call.code,
-            _of(tenant_id, call.dealer, f"{call.path}, {call.at:%Y-%m-%d %H:%M} UTC"),
+            _of(tenant_id, call.dealer, call.path),
             "request or trace id",
             code=True,
+            at=call.at,
         )
         for call in await named.refused_calls(connection, tenant_id, asked.text)
     ]

@@ -9,8 +9,8 @@ from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
-from dealer_server.store.console import dealer
 from dealer_server.store.console import profiles as store
+from dealer_server.store.console import queues
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileRow
 
@@ -58,8 +58,8 @@ async def page(
     async with context.parts.database.connection() as connection:
         if not faults:
             found = await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
-        held = [row.profile_id for row in found.rows if row.held]
-        in_review = await dealer.in_review(connection, wanted.tenant_id, held) if wanted.tenant_id else frozenset()
+        held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
+        in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
     return Html(
         profiles=found.rows,

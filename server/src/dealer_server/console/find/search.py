@@ -1,7 +1,7 @@
 """The search box. A text that names one thing leads straight to its page; the palette shows the same hits."""
 
 from dealer_server.console.find import hits
-from dealer_server.console.find.hits import Found
+from dealer_server.console.find.hits import SEARCH, Found, Kind
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import page
 from dealer_server.console.shared.permissions import EVERYBODY
@@ -9,20 +9,21 @@ from dealer_server.console.shared.request_context import Answer, Html, Redirect,
 from dealer_server.rules.orders import identity
 from dealer_server.rules.search.query import MAX_LENGTH
 
-SEARCH = "/console/search"
-
 
 @page(SEARCH, EVERYBODY, "find/search.html", listing=True)
 async def search(context: RequestContext) -> Answer:
-    """`q`: the text. `before`: orders before this orderId alone, by a part of their texts."""
+    """`q`: the text. `kind`: only orders or eSIMs, more of them. `before`: orders before this orderId alone, by a part
+    of their texts."""
     text = (params.text(context.query, "q") or "")[:MAX_LENGTH]
     before = params.number(context.query, "before")
+    kinds: tuple[Kind, ...] = ("orders", "esims")
+    kind: Kind | None = params.one_of(context.query, "kind", kinds)
     if not text:
         return _shown("", Found((), None))
     if (queue := _queue(context, text)) is not None and not context.partial:
         return Redirect(queue)
-    found = await hits.hits(context, text, before)
-    if len(found.targets) == 1 and not context.partial and before is None and not found.further:
+    found = await hits.hits(context, text, before, kind)
+    if len(found.targets) == 1 and kind is None and not context.partial and before is None and not found.further:
         return Redirect(found.targets.pop())
     return _shown(text, found)
 

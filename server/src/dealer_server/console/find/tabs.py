@@ -38,8 +38,8 @@ class Tabs(NamedTuple):
 async def of(
     context: RequestContext, path: str, presets: Presets, counts: Mapping[str, int] | None = None, most: int = 0
 ) -> Tabs:
-    """The tabs of the list at this path. `counts`: how many presets list, by their names; `most`: no more
-    are counted. A preset changes its own filter and keeps the others, which the list has below its tabs."""
+    """The tabs of the list at this path. `counts`: how many presets list, by their names, and "All" of them; `most`: no
+    more are counted. A preset changes its own filter and keeps the others, which the list has below its tabs."""
     used = {name: value for name, value in params.filters(context).items() if value}
     async with context.parts.database.connection() as connection:
         views = await kept.views(connection, context.user.user_id, path)
@@ -50,13 +50,14 @@ async def of(
     own = {name for _, query in presets for name in query}
     others = {name: value for name, value in used.items() if name not in own}
     told = counts or {}
-    tabs = [Tab("All", params.address(path, others), not open_view and others == used)]
+    listed = {name: f"{count:,}{'+' if count == most > 0 else ''}" for name, count in told.items()}
+    tabs = [Tab("All", params.address(path, others), not open_view and others == used, listed=listed.get("All", ""))]
     tabs += [
         Tab(
             name,
             params.address(path, others | query),
             not open_view and others | query == used,
-            listed=f"{count:,}{'+' if count == most else ''}" if (count := told.get(name, 0)) else "",
+            listed=listed.get(name, ""),
         )
         for name, query in presets
     ]

@@ -1,26 +1,46 @@
 """The audit log: who did what, when, from where. It can only grow."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from dealer_server.console.find import choice, dates, tabs
+from dealer_server.console.find import choice, dates, files, tabs
+from dealer_server.console.find.choice import Choice
 from dealer_server.console.operator.audit_words import ACTIONS
 from dealer_server.console.shared import params, words
-from dealer_server.console.shared.page import MenuEntry, page
+from dealer_server.console.shared.page import MenuEntry, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATORS
-from dealer_server.console.shared.request_context import Html, RequestContext
+from dealer_server.console.shared.request_context import Download, Html, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.rules.money import money, percent
 from dealer_server.store.console import audit as console_audit
 from dealer_server.store.console.audit import Act, ActFilter
 from dealer_server.store.console.pages import ListPage
+from dealer_server.store.suppliers.purchase import Hop
 
+AUDIT = "/console/audit"
+FILTERS = ("author", "action", "dealer", "from", "to")
 _PAGES = {"orderNo": "/console/orders/", "profileId": "/console/profiles/", "packageCode": "/console/packages/"}
 """Of what a fact names, where that is never removed."""
-_SILENT = ("", "0", "no", "none", "off", "ACTIVE")
+_SILENT = ("", "0", "no", "none", "off", "Active")
 """What says nothing of something new."""
+_WORDS = ("status", "kind", "basis", "states", "event", "decision", "outcome", "payStatus", "locationType", "dataType")
+"""Fields whose values are words of the contract."""
+MOST_HOPS = 10
+COLUMNS: Mapping[str, Callable[[Act], str]] = {
+    "entry": lambda act: str(act.audit_id),
+    "time": lambda act: f"{act.at:%Y-%m-%dT%H:%M:%SZ}",
+    "actor": lambda act: act.author,
+    "source": lambda act: _source(act),
+    "action": lambda act: act.action,
+    "tenantId": lambda act: str(act.tenant_id or ""),
+    "dealer": lambda act: act.dealer or "",
+    "details": lambda act: "; ".join(
+        f"{one.name}: {one.was} → {one.text}" if one.was else f"{one.name}: {one.text}" for one in _details(act)
+    ),
+}
 _AMOUNTS = ("amount", "balance", "creditLimit", "lowBalanceThreshold")
 
 
@@ -35,34 +55,54 @@ class Told(NamedTuple):
     silent: bool = False
 
 
-@page("/console/audit", OPERATORS, "operator/audit.html", MenuEntry("Audit log", "history", 160), listing=True)
+@page(AUDIT, OPERATORS, "operator/audit.html", MenuEntry("Audit log", "history", 160), listing=True)
 async def audit(context: RequestContext) -> Html:
+    (dealer, filters), faults = await _wanted(context), params.faults(context.query)
+    chosen = filters.action
+    found = ListPage[Act]((), None)
+    if not faults:
+        async with context.parts.database.connection() as connection:
+            found = await console_audit.list_acts(
+                connection, filters, params.number(context.query, "before"), PAGE_SIZE
+            )
+    return Html(
+        acts=[(act, ACTIONS.get(act.action, act.action), _source(act), _details(act)) for act in found.rows],
+        actions=_choices(chosen),
+        said=ACTIONS.get(chosen or "", chosen or ""),
+        dealer=dealer,
+        tabs=await tabs.of(context, AUDIT, []),
+        dates=dates.of(context, AUDIT),
+        faults=faults,
+        filtered=bool(faults) or filters != ActFilter(),
+        export=params.address(f"{AUDIT}.csv", params.filters(context)),
+        pager=params.pager(context, AUDIT, found.next, shown=len(found.rows), word="entry"),
+    )
+
+
+@download(f"{AUDIT}.csv", OPERATORS, listing=True)
+async def export(context: RequestContext) -> Download:
+    """All entries that the filters find, the newest first; who takes the file is in the log."""
+    _, wanted = await _wanted(context)
+    await params.record_export(context, "audit.export", wanted.tenant_id, FILTERS)
+
+    def read(connection: Connection, seen: int | None, size: int) -> Awaitable[ListPage[Act]]:
+        return console_audit.list_acts(connection, wanted, seen, size)
+
+    return files.download(context, "audit-log", COLUMNS, read)
+
+
+async def _wanted(context: RequestContext) -> tuple[Choice, ActFilter]:
+    """The dealer that is named, and all filters."""
     query, chosen = context.query, params.text(context.query, "action")
     async with context.parts.database.connection() as connection:
         dealer = await choice.dealer(connection, query.get("dealer"))
-    filters = ActFilter(
+    return dealer, ActFilter(
         author=params.text(query, "author"),
         action=chosen,
         tenant_id=dealer.tenant_id,
         start=params.day(query, "from"),
         end=params.day(query, "to", after=True),
         whole=chosen in ACTIONS,
-    )
-    faults = params.faults(query)
-    found = ListPage[Act]((), None)
-    if not faults:
-        async with context.parts.database.connection() as connection:
-            found = await console_audit.list_acts(connection, filters, params.number(query, "before"), PAGE_SIZE)
-    return Html(
-        acts=[(act, ACTIONS.get(act.action, act.action), _source(act), _details(act)) for act in found.rows],
-        actions=_choices(chosen),
-        said=ACTIONS.get(chosen or "", chosen or ""),
-        dealer=dealer,
-        tabs=await tabs.of(context, "/console/audit", []),
-        dates=dates.of(context, "/console/audit"),
-        faults=faults,
-        filtered=bool(faults) or filters != ActFilter(),
-        pager=params.pager(context, "/console/audit", found.next, shown=len(found.rows), word="entry"),
     )
 
 
@@ -82,6 +122,10 @@ def _details(act: Act) -> Sequence[Told]:
     detail: dict[str, object] = json.loads(act.detail)
     detail.pop("entryVersion", None)
     before, after = detail.pop("before", None), detail.pop("after", None)
+    if act.action == "supplier.route":
+        before, after = _route(before, detail.pop("floorBefore", "")), _route(after, detail.pop("floorAfter", ""))
+    if act.action in ("refund.approve", "refund.reject"):  # the action says it
+        before = after = None
     facts = [Told(words.label(name), _text(name, value), _page(name, value)) for name, value in detail.items()]
     if not isinstance(after, dict):
         return facts
@@ -89,7 +133,24 @@ def _details(act: Act) -> Sequence[Told]:
     said = str if act.action.startswith("price_list.") else words.label  # there a name may be a packageCode
     silent = (*_SILENT, act.dealer) if act.action.endswith(".create") else None
     changes = [(name, _text(name, value), _text(name, old.get(name))) for name, value in after.items()]
+    if act.action == "supplier.route":
+        changes = [(name, text or "none", was) for name, text, was in changes if text != was]
     return facts + [Told(said(name), text, "", was, _is_silent(text, silent)) for name, text, was in changes]
+
+
+def _route(hops: object, floor: object) -> dict[str, object]:
+    """A route as people say it, position by position; all positions, so that two of them compare. `floor`: in basis
+    points, None for the platform's, "" where it did not change."""
+    told: dict[str, object] = {f"Position {at}": "" for at in range(1, MOST_HOPS + 1)}
+    for at, hop in enumerate(hops if isinstance(hops, list) else [], 1):
+        if not isinstance(hop, list) or len(hop) != len(Hop._fields):
+            continue
+        supplier, sku, cost, currency = hop
+        asked = "no cost known" if cost is None else f"{money.fine_text(cost)} {currency}"
+        told[f"Position {at}"] = f"{supplier} as {sku}, {asked}"
+    if floor != "":
+        told["Margin floor"] = "the platform's" if floor is None else f"{percent(int(str(floor)))} %"
+    return told
 
 
 def _is_silent(text: str, silent: Sequence[str | None] | None) -> bool:
@@ -116,8 +177,10 @@ def _text(name: str, value: object) -> str:
         case str() if name == "markup":
             return f"{money.grouped(value)} %"
         case str():
-            return value
-        case list() if all(isinstance(one, str) for one in value):
-            return ", ".join(value) or "none"
+            return words.role(value) if name == "role" else words.text(value) if name in _WORDS else value
+        case list():
+            return ", ".join(_text(name, one) for one in value) or "none"
+        case dict():
+            return "; ".join(f"{words.label(key)} {_text(key, one) or 'none'}" for key, one in value.items())
         case _:
-            return json.dumps(value, ensure_ascii=False)
+            return str(value)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 ACTIONS: Mapping[str, str] = {
+    "audit.export": "Exported the audit log",
     "catalog.create": "Created a package",
     "catalog.edit": "Changed a package",
     "catalog.export": "Exported the packages",

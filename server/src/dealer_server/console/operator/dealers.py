@@ -58,7 +58,7 @@ CELLS: Mapping[str, Callable[[DealerRow], str]] = {
     "status": lambda row: row.status,
     "frozen": lambda row: str(row.frozen).lower(),
     "currency": lambda row: row.currency,
-    "turnover30Days": lambda row: money.text(row.turnover, row.currency),
+    "revenue30Days": lambda row: money.text(row.turnover, row.currency),
     "balance": lambda row: money.text(row.balance, row.currency),
     "creditLimit": lambda row: money.text(row.credit_limit, row.currency),
     "orders": lambda row: str(row.order_count),
@@ -80,11 +80,13 @@ async def dealers(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         rows = await _listed(connection, context, start, PAGE_SIZE + 1)
         counts = await console_dealers.counts(connection, text)
-        total = counts[status] if status is not None else await console_dealers.count_dealers(connection, text)
+        everybody = await console_dealers.count_dealers(connection, text)
+        total = counts[status] if status is not None else everybody
         waiting = await console_dealers.waiting(connection, [row.tenant_id for row in rows[:PAGE_SIZE]])
     drafts = await onboard.list_drafts(context.parts.database) if context.user.full_role in OPERATOR_ADMINS else []
     shown, following = min(len(rows), PAGE_SIZE), start + PAGE_SIZE if len(rows) > PAGE_SIZE else None
     presets = [(name, {"status": state}) for name, state in TABS]
+    told = {name: counts[state] for name, state in TABS}
     return Html(
         health=health,
         dealers=rows[:PAGE_SIZE],
@@ -93,7 +95,7 @@ async def dealers(context: RequestContext) -> Html:
         order=order,
         text=text or "",
         filtered=bool(text or status),
-        tabs=await tabs.of(context, DEALERS, presets, {name: counts[state] for name, state in TABS}),
+        tabs=await tabs.of(context, DEALERS, presets, told | {"All": everybody}),
         export=params.address(f"{DEALERS}.csv", params.filters(context)),
         drafts=drafts,
     )

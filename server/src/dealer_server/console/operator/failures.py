@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server.console.operator.timeline import History
+from dealer_server.console.operator.timeline import History, answer_of
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Profile
 from dealer_server.store.suppliers.purchase import Hop
 from dealer_server.store.webhooks.log import Delivery
-from dealer_server.suppliers.builtin import simulated
 
 _coded = re.compile(r"([A-Z][A-Z0-9_]*): (.+)", re.DOTALL).fullmatch
 
@@ -84,7 +83,7 @@ def _causes(history: History, routes: Mapping[str, Sequence[Hop]]) -> list[Cause
             if profile.failed:
                 purchase, done = latest.get(profile.profile_id), profile.refunded or profile.held
                 supplier = purchase.supplier if purchase else item.supplier
-                reason = (purchase.reason or "") if purchase else _answer(supplier, item.package_code)
+                reason = (purchase.reason or "") if purchase else answer_of(supplier, item.package_code)
                 found[item.line, supplier, reason, done].append(profile)
     items = {item.line: item for item in history.order.items}
     causes = list[Cause]()
@@ -96,9 +95,3 @@ def _causes(history: History, routes: Mapping[str, Sequence[Hop]]) -> list[Cause
         code, message = (coded[1], coded[2]) if coded else ("", reason)
         causes.append(Cause(item, len(profiles), supplier, code, message, acts))
     return causes
-
-
-def _answer(supplier: str, package_code: str) -> str:
-    """Of a supplier whose answers are not kept."""
-    refused = simulated.refusal(package_code) if supplier == simulated.CODE else None
-    return f"{refused.code}: {refused.message}" if refused else ""

@@ -50,6 +50,7 @@ class ProfileView(NamedTuple):
     voiding: bool
     refundable: bool
     suspension: Offer
+    in_review: bool
     events: list[Event]
     sms: list[SmsText]
 
@@ -112,6 +113,7 @@ async def _profile(context: RequestContext, code: Code | None = None, sms: Seque
     package = context.parts.catalogue().package(view.item.package_code)
     return Html(
         view=view,
+        in_review=view.in_review,
         profile=view.profile,
         code=code,
         apn=package.apn if package else "",
@@ -165,6 +167,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         voiding=void is not None and void.outcome is None,
         refundable=refuse(profile, await not_refundable(connection, *key)) is None,
         suspension=await context.parts.suspender.offer(connection, order, profile_id),
+        in_review=profile_id in history.in_review,
         sms=[SmsText(sms, None) for sms in await sms_store.of_profile(connection, tenant_id, profile_id, LATEST_SMS)],
         events=on_its_page(timeline.events(history), profile_id),
     )

@@ -1,6 +1,6 @@
 """What waits for an operator's decision: top-ups; and how many top-ups, refunds and purchases wait, for the menu."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from dealer_server.console.find import files
@@ -62,7 +62,18 @@ pending_topups, refunds_in_review, parked_purchases = _counter("topups"), _count
 async def topups(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         waiting = await queues.pending_topups(connection)
-    return await listed(context, TOPUPS, TOPUP_TABS, queues.topups, lambda row: row.topup_id, "top-up", waiting=waiting)
+        found = await queues.by_status(connection, "topup")
+    counts = tab_counts(TOPUP_TABS, found | {"PENDING": sum(count for _, count, _ in waiting)})
+    return await listed(
+        context,
+        TOPUPS,
+        TOPUP_TABS,
+        queues.topups,
+        lambda row: row.topup_id,
+        "top-up",
+        waiting=waiting,
+        counts=counts,
+    )
 
 
 @download(f"{TOPUPS}.csv", OPERATORS, listing=True)
@@ -83,6 +94,16 @@ async def reject_topup(context: RequestContext) -> Redirect:
     number, reason = context.path["number"], context.form.get("reason", "")
     await topup_review.reject_topup(context.parts.database, number, reason, context.author, lambda: context.now)
     return Redirect(TOPUPS, f"{number} is rejected")
+
+
+def tab_counts(tabs: Sequence[str], found: Mapping[str, int]) -> dict[str, str]:
+    """As tabs show them; those of a large table that are not known are left out."""
+    most = found.get("ALL", 0) >= queues.MANY
+    return {
+        tab: f"{count:,}{'+' if count >= queues.MANY else ''}"
+        for tab in tabs
+        if (count := found.get(tab, None if most else 0)) is not None
+    }
 
 
 async def listed(

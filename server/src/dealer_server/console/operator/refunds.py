@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from dealer_server.console.operator.queues import exported, listed, refunds_in_review
+from dealer_server.console.operator.queues import exported, listed, refunds_in_review, tab_counts
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -47,7 +47,11 @@ Verdict = Literal["approve", "reject"]
 async def refunds(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         waiting = await queues.in_review(connection)
-        refunding = await queues.count(connection, "refunding")
+        found = await queues.by_status(connection, "refund")
+        found |= {
+            "REVIEW": sum(count for _, count, _ in waiting),
+            "REFUNDING": await queues.count(connection, "refunding"),
+        }
     return await listed(
         context,
         REFUNDS,
@@ -56,7 +60,7 @@ async def refunds(context: RequestContext) -> Html:
         lambda row: row.refund_id,
         "refund",
         waiting=waiting,
-        counts={"REVIEW": sum(count for _, count, _ in waiting), "REFUNDING": refunding},
+        counts=tab_counts(TABS, found),
     )
 
 

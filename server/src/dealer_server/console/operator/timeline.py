@@ -34,7 +34,9 @@ from dealer_server.store.console.recharges import RechargeTimes
 from dealer_server.store.orders.note import Note
 from dealer_server.store.refunds.refund import Refund
 from dealer_server.store.webhooks.log import Attempt, Delivery
+from dealer_server.suppliers.builtin import simulated
 
+NO_REASON = "The supplier gave no reason"
 BODY_CHARACTERS = 20_000
 """Of a body on the timeline; the page of the delivery shows all of it."""
 
@@ -57,6 +59,12 @@ class History(NamedTuple):
     bodies: Mapping[int, bytes]
     refusals: Mapping[int, Sequence[RefundRefusal]] = {}
     notes: Sequence[Note] = ()
+
+    @property
+    def in_review(self) -> set[int]:
+        """The eSIMs about whose refund an operator decides."""
+        lines = (line for refund in self.refunds for line in refund.lines)
+        return {line.profile_id for line in lines if line.way == "REVIEW" and line.status == "PENDING"}
 
 
 def events(history: History) -> list[Event]:
@@ -95,7 +103,15 @@ def _failures(history: History) -> Iterator[Event]:
     """Of eSIMs without a purchase."""
     bought = {purchase.profile_id for purchase in history.purchases}
     unbought = {profile_id: at for profile_id, at in history.failed_at.items() if profile_id not in bought}
-    yield from failure_events(history.order, unbought)
+    items = history.order.items
+    answers = {item.line: answer_of(item.supplier, item.package_code) or NO_REASON for item in items}
+    yield from failure_events(history.order, unbought, answers)
+
+
+def answer_of(supplier: str, package_code: str) -> str:
+    """Why a supplier whose answers are not kept refused."""
+    refused = simulated.refusal(package_code) if supplier == simulated.CODE else None
+    return f"{refused.code}: {refused.message}" if refused else ""
 
 
 def _purchases(history: History) -> Iterator[Event]:

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import NotFound, RequestContext
 from dealer_server.operations.errors import OperatorError
+from dealer_server.rules import dates
 from dealer_server.rules.orders import identity
 from dealer_server.store.audit import audit_log
 
@@ -157,7 +158,7 @@ def list_pager(
     """Of a list that goes through time. A page that came out short says how far it looked."""
     short = following is not None and count < PAGE_SIZE
     text = (
-        f"Looked {'on' if oldest_first else 'back'} to {identity.created_at(following or 0):%Y-%m-%d %H:%M} UTC"
+        f"Looked {'on' if oldest_first else 'back'} to {dates.minute(identity.created_at(following or 0))}"
         if short
         else ""
     )

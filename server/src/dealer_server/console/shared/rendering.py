@@ -22,6 +22,7 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from dealer_server.console.shared import words
+from dealer_server.rules import dates
 from dealer_server.rules.catalogue.package import GB, KB, MB, TB
 from dealer_server.rules.money import money, percent
 from dealer_server.rules.orders import identity
@@ -232,6 +233,9 @@ def environment() -> Environment:
         "without": without,
         "linked": linked,
         "epochs": _epochs,
+        "exact": dates.exact,
+        "minute": dates.minute,
+        "day": dates.day,
     }
     made.globals |= {
         "drawn": drawn,

@@ -91,9 +91,11 @@ class _Step(NamedTuple):
     profile_id: int
 
 
-def failure_events(order: Order, failed_at: Mapping[int, datetime], *, suppliers: bool = True) -> Iterator[Event]:
-    """Failures for good, of suppliers that keep no record of a purchase. Recharges tell of their own. `suppliers`: they
-    are named."""
+def failure_events(
+    order: Order, failed_at: Mapping[int, datetime], answers: Mapping[int, str] = {}, *, suppliers: bool = True
+) -> Iterator[Event]:
+    """Failures for good, of suppliers that keep no record of a purchase. Recharges tell of their own. `answers`: why,
+    by line. `suppliers`: they are named."""
     for item in order.items if order.recharges is None else ():
         by_time: dict[datetime, list[str]] = {}
         for profile in item.profiles:
@@ -101,7 +103,8 @@ def failure_events(order: Order, failed_at: Mapping[int, datetime], *, suppliers
                 by_time.setdefault(at, []).append(str(profile.profile_id))
         for at, ids in by_time.items():
             facts = [("eSIMs", some_text(ids))] if ids[1:] else ()
-            yield Event(at, FAILED, failure_title(order, item.line, item.supplier if suppliers else ""), facts=facts)
+            title = failure_title(order, item.line, item.supplier if suppliers else "")
+            yield Event(at, FAILED, title, "", answers.get(item.line, ""), facts)
 
 
 def failure_title(order: Order, line: int, supplier: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from dealer_server.console.shared.request_context import RequestContext
+from dealer_server.rules import dates
 from dealer_server.rules.access import allowlist
 from dealer_server.store.tenants import credential
 from dealer_server.store.tenants.credential import Use
@@ -28,7 +29,7 @@ async def shut_out(
     async with context.parts.database.connection() as connection:
         uses = await credential.uses_of_tenant(connection, tenant_id)
     calls = {
-        use.address: f"last call {use.used_at:%Y-%m-%d %H:%M} UTC"
+        use.address: f"last call {dates.minute(use.used_at)}"
         for use in reversed(uses)
         if use.used_at > context.now - RECENT and app_key in (None, use.app_key)
     }

@@ -142,12 +142,18 @@ class State(NamedTuple):
     raw: str
 
 
-def order_state(order_status: str, delivery_status: str) -> State:
-    """Of orderStatus and deliveryStatus the one that says more."""
+IN_REVIEW = "Refund in review"
+"""Of an order or an eSIM whose refund an operator decides about; other refunds under way are credited by themselves."""
+
+
+def order_state(order_status: str, delivery_status: str, *, in_review: bool = False) -> State:
+    """Of orderStatus and deliveryStatus the one that says more. `in_review`: an operator decides about its refund."""
     raw = f"orderStatus {order_status}, deliveryStatus {delivery_status}"
     match order_status, delivery_status:
         case "REFUNDED", "FAILED":
             return State("Failed, refunded", "lost", raw)
+        case "REFUNDING", _ if in_review:
+            return State(IN_REVIEW, tone("REVIEW"), raw)
         case ("REFUNDED" | "REFUNDING") as word, _:
             return State(text(word), tone(word), raw)
         case "COMPLETED", "PARTIAL":
@@ -176,7 +182,7 @@ def esim_state(profile: _Esim, *, suspended: bool = False, in_review: bool = Fal
     if profile.refunded:
         return State("Failed, refunded", "lost", raw) if profile.failed else State(text("REFUNDED"), "done", raw)
     if profile.held:
-        return State(text("REVIEW" if in_review else "REFUNDING"), tone("REFUNDING"), raw)
+        return State(IN_REVIEW, tone("REVIEW"), raw) if in_review else State(text("REFUNDING"), tone("REFUNDING"), raw)
     if profile.failed:
         return State(text("FAILED"), tone("FAILED"), raw)
     if profile.lifecycle_status == "CANCELLED":
@@ -196,13 +202,15 @@ class _Item(Protocol):
     def profiles(self) -> Sequence[_Esim]: ...
 
 
-def item_state(item: _Item) -> State:
+def item_state(item: _Item, *, in_review: bool = False) -> State:
     """Of its itemStatus and its eSIMs, so that it agrees with both. Its status tells of their use once any of them is
-    used; here it tells of their delivery, for each of them tells of its own use."""
+    used; here it tells of their delivery, for each of them tells of its own use. `in_review`: as of an order."""
     raw = f"itemStatus {item.item_status}"
     if item.item_status == "REFUNDED" and all(profile.failed for profile in item.profiles):
         return State("Failed, refunded", "lost", raw)
     if item.profiles and all(profile.held for profile in item.profiles):
+        if in_review:
+            return State(IN_REVIEW, tone("REVIEW"), raw)
         return State(text("REFUNDING"), tone("REFUNDING"), raw)
     word = "DELIVERED" if item.item_status in ("ACTIVATING", "ACTIVATED") else item.item_status
     return State(text(word), tone(word), raw)

@@ -4,16 +4,22 @@
   const all = (selector, inside = document) => inside.querySelectorAll(selector);
   const two = (number) => String(number).padStart(2, "0");
 
-  // Times: within an hour how long ago, then the hour and the day; the exact one where it is pointed at or focused. The server writes UTC.
-  const written = (at) =>
-    `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` +
-    `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-  const STEPS = [[60, 60, "min"], [3600, 24, "h"], [86400, 7, "d"]];
+  // Times of lists: within an hour how long ago, then the hour and the day; the exact one, in UTC and here, where it is pointed at or focused.
+  // All others are the server's. Everything is in UTC.
   const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+  const daily = (at) => `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}`;
+  const dayOf = (at) => `${daily(at)} ${at.getUTCFullYear()}`;
+  const clock = (at) => at.toISOString().slice(11, 16);
+  const here = (at) => {
+    if (!at.getTimezoneOffset()) return "";
+    const other = at.getDate() === at.getUTCDate() ? "" : `${at.getDate()} ${MONTHS[at.getMonth()]}, `;
+    return `, ${other}${two(at.getHours())}:${two(at.getMinutes())} your time`;
+  };
+  const STEPS = [[60, 60, "min"], [3600, 24, "h"], [86400, 7, "d"]];
   const dated = (at) => {
-    const now = new Date(), text = written(at);
-    if (text.slice(0, 10) === written(now).slice(0, 10)) return text.slice(11, 16);
-    return at.getFullYear() === now.getFullYear() ? `${at.getDate()} ${MONTHS[at.getMonth()]} ${text.slice(11, 16)}` : text.slice(0, 10);
+    const now = new Date();
+    if (dayOf(at) === dayOf(now)) return clock(at);
+    return at.getUTCFullYear() === now.getUTCFullYear() ? `${daily(at)}, ${clock(at)}` : dayOf(at);
   };
   const relative = (at, lasting = false) => {
     const seconds = (Date.now() - at) / 1000, size = Math.abs(seconds);
@@ -23,21 +29,17 @@
       const count = Math.max(1, Math.round(size / unit));
       if (count < most) return lasting ? `for ${count} ${name}` : seconds < 0 ? `in ${count} ${name}` : `${count} ${name} ago`;
     }
-    return (lasting ? "since " : "") + written(at).slice(0, 10);
+    return (lasting ? "since " : "") + dayOf(at);
   };
-  const clock = (at) => { const text = written(at); return text.slice(0, 10) === written(new Date()).slice(0, 10) ? text.slice(11) : text; };
   const tellTimes = () => {
     for (const time of all("time[datetime]")) {
-      const at = new Date(time.dateTime), text = "moment" in time.dataset ? clock(at) : relative(at, "since" in time.dataset);
+      const at = new Date(time.dateTime), whole = "exact" in time.dataset, text = whole ? time.textContent : relative(at, "since" in time.dataset);
       if (time.textContent !== text) time.textContent = text;
       if (time.title) {
-        time.dataset.tip = `${written(at)} (${time.title})`;
+        if (!whole || here(at)) time.dataset.tip = time.title + here(at);
         time.removeAttribute("title");
       }
-      if (!time.closest("a, button, summary, tr[data-href]")) time.tabIndex = 0;
-    }
-    for (const until of all("[data-until]")) {
-      until.hidden = until.querySelector("time").textContent === until.previousElementSibling.textContent;
+      if (time.dataset.tip && !time.closest("a, button, summary, tr[data-href]")) time.tabIndex = 0;
     }
     for (const badge of all(".state[title]")) { badge.dataset.tip = badge.title; badge.removeAttribute("title"); }
   };
@@ -71,7 +73,8 @@
     probe.remove();
     return found;
   };
-  const hour = (seconds) => { const text = written(new Date(seconds * 1000)); return text.endsWith("00:00:00") ? `${+text.slice(8, 10)} ${MONTHS[text.slice(5, 7) - 1]}` : text.slice(11, 16); };
+  const day = (seconds) => daily(new Date(seconds * 1000));
+  const hour = (seconds) => (seconds % 86400 ? clock(new Date(seconds * 1000)) : day(seconds));
   // Between two lines of a grid of four or so; the highest line is above everything that is drawn.
   const stepOf = (height, whole) => {
     const rough = (height || 1) / 4, power = 10 ** Math.floor(Math.log10(rough));
@@ -83,7 +86,6 @@
   const draw = (box) => {
     plots.get(box)?.destroy();
     const { times, series, before, unit, open, by_day } = JSON.parse(box.dataset.chart);
-    const day = (seconds) => { const at = new Date(seconds * 1000); return `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}`; };  // of UTC, in every zone
     const axis = { stroke: colour("paint-text"), grid: { stroke: colour("paint-line"), width: 1 }, ticks: { show: false }, font: "12px Inter" };
     const own = series.length - (before ? 1 : 0), alone = own === 1, last = times.length - 1, cut = open && last > 0;
     const size = before ? [0.5, 20] : [0.7, 28], shape = alone ? uPlot.paths.bars({ size, radius: 0.08 }) : uPlot.paths.linear();
@@ -101,7 +103,7 @@
     const half = alone && last > 0 ? (times[1] - times[0]) / 2 : 0;  // the first bar and the last are whole
     const options = {
       width: box.clientWidth, height: 224, padding: [8, null, 0, 0], cursor: { y: false },
-      axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? day : hour) }, { ...axis, splits: () => Array.from({ length: Math.round((top - bottom) / step) + 1 }, (_, at) => bottom + at * step), values: (_, ticks) => ticks.map(numeral), size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
+      axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? day : hour) }, { ...axis, splits: () => Array.from({ length: Math.round((top - bottom) / step) + 1 }, (_, at) => bottom + at * step), values: (_, ticks) => ticks.map(numeral), size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : `${day(at)}, ${clock(new Date(at * 1000))}`) }, ...lines],
       scales: { x: { range: (_, low, high) => [low - half, high + half] }, y: { range: () => [bottom, top] } },
       hooks: {
         ...(ghosts ? { drawAxes: [(plot) => ghostBars(plot, lines[own])] } : {}),
@@ -191,7 +193,8 @@
     if (button.getAttribute("command") === "close") dialog.close(); else dialog.showModal();
   };
 
-  // In the menu beside a heading arrows, Home and End go from entry to entry; when a dialog of one is closed, its button has the focus.
+  // In the menu beside a heading or of a row arrows, Home and End go from entry to entry; when a dialog of one is closed, its button has the focus.
+  const opener = (menu) => document.querySelector(`[popovertarget="${menu.id}"]`);
   document.addEventListener("keydown", (event) => {
     const menu = document.querySelector(".more-menu:popover-open");
     if (!menu) return;
@@ -202,13 +205,14 @@
     entries.at(to % entries.length).focus();
   });
   document.addEventListener("close", (event) => {
-    if (event.target.id && document.querySelector(`.more-menu [commandfor=${event.target.id}]`)) document.getElementById("more").focus();
+    const menu = event.target.id && document.querySelector(`.more-menu:has([commandfor="${event.target.id}"])`);
+    if (menu) opener(menu).focus();
   }, true);
 
   // The menu goes when its button has left the page's view: it would stand above the top bar.
   addEventListener("scroll", () => {
     const menu = document.querySelector(".more-menu:popover-open"), top = document.querySelector(".top");
-    if (menu && document.getElementById("more").getBoundingClientRect().bottom < top.getBoundingClientRect().bottom) menu.hidePopover();
+    if (menu && opener(menu).getBoundingClientRect().bottom < top.getBoundingClientRect().bottom) menu.hidePopover();
   }, { passive: true });
 
   // Filters are sent as they change; a form is sent once.

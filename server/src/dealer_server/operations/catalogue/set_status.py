@@ -26,7 +26,9 @@ async def set_package_status(
         changed = [msgspec.structs.replace(package, status=status) for package in packages if package.status != status]
         await store.package.put(connection, changed, clock())
         codes = [package.package_code for package in changed]
-        await record_act(connection, author, "catalog.status", None, {"packages": codes, "after": {"status": status}})
+        before = {"status": "OFF_SALE" if status == "ON_SALE" else "ON_SALE"}
+        detail = {"packages": codes, "before": before, "after": {"status": status}}
+        await record_act(connection, author, "catalog.status", None, detail)
         return len(changed)
 
     return await database.run(work)

@@ -4,15 +4,17 @@ The worker that counts is also the one that is seen: the overview says when none
 """
 
 import asyncio
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
 from dealer_server.clock import Clock
+from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost, LockTimeout, StatementTimeout
 from dealer_server.store.console import overview
 from dealer_server.store.console.overview import HOUR
+from dealer_server.store.webhooks import answers
 
 log = structlog.get_logger()
 
@@ -23,6 +25,8 @@ CLOSED_AFTER = timedelta(minutes=5)
 """What was under way as an hour ended is stored by then."""
 KEPT_BACK = timedelta(days=2 * 92)
 """As far back as a page looks: the longest range and the one before it."""
+KEPT_BY_DEALER = timedelta(days=31)
+"""As far back as the page of an endpoint looks."""
 HOURS_AT_ONCE = 8
 COUNTED_AT_ONCE = 50_000
 """Orders and attempts: a round ends once it has counted so many."""
@@ -68,4 +72,17 @@ class HourCounter:
                 await overview.put(connection, hours)
                 work += sum(hour.orders + hour.attempts for hour in hours)
                 left, done = left[together:], done + together
-        return bool(left)
+            by_dealer = await _count_by_dealer(connection, end)
+        return bool(left) or not by_dealer
+
+
+async def _count_by_dealer(connection: Connection, end: datetime) -> bool:
+    """Counts how endpoints answered in hours that are counted over all dealers already, the newest first; whether that
+    is all of them."""
+    work = 0
+    for hour in await answers.uncounted(connection, end - KEPT_BY_DEALER, end):
+        if work >= COUNTED_AT_ONCE:
+            return False
+        work += await answers.count(connection, hour)
+    await answers.forget(connection, end - KEPT_BY_DEALER)
+    return True

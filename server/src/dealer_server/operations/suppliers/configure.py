@@ -13,10 +13,11 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations import versions
+from dealer_server.operations.audit.record_change import record_change
 from dealer_server.operations.catalogue.import_packages import with_route
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.notices import price_changes
-from dealer_server.operations.suppliers.describe import settings_texts, visible_settings
+from dealer_server.operations.suppliers.describe import settings_texts
 from dealer_server.operations.versions import ABSENT
 from dealer_server.rules.esim import iccid
 from dealer_server.rules.money import money, percent
@@ -73,10 +74,27 @@ async def put_supplier(
         elif version is not None:
             raise OperatorError(f"supplier {code} was removed since you opened it")
         await _write(connection, keys, code, kind, parsed, new=version == ABSENT)
-        detail = {"code": code, "kind": kind, "settings": visible_settings(parsed)}
-        await record_act(connection, author, "supplier.set", None, detail)
+        was = {} if before is None else settings_texts(keys, registry.read(before.kind, before.settings))
+        told = _told(was, settings_texts(keys, parsed))
+        await record_change(connection, author, "supplier.set", None, {"code": code, "kind": kind}, *told)
 
     await database.run(work)
+
+
+def _told(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings before and after, for the audit log: of a secret only whether it was replaced."""
+    hidden = "secret "  # how settings_texts begins one
+    return (
+        {name: "…" if text.startswith(hidden) else text for name, text in was.items()},
+        {
+            name: text
+            if not text.startswith(hidden)
+            else "… (replaced)"
+            if was.get(name, text) not in ("", text)
+            else "…"
+            for name, text in now.items()
+        },
+    )
 
 
 def _require_code(code: str) -> None:
@@ -154,9 +172,11 @@ async def set_supplier_status(database: Database, code: str, status: str, author
     """ACTIVE, or PAUSED: nothing new is bought. Raises OperatorError."""
 
     async def work(connection: Connection) -> None:
-        if not await store.supplier.set_status(connection, code, status):
+        before = await store.supplier.set_status(connection, code, status)
+        if before is None:
             raise OperatorError(f"no supplier {code}")
-        await record_act(connection, author, "supplier.status", None, {"code": code, "after": {"status": status}})
+        changes = {"before": {"status": before}, "after": {"status": status}}
+        await record_act(connection, author, "supplier.status", None, {"code": code, **changes})
 
     await database.run(work)
 

@@ -40,11 +40,12 @@ class Answered(NamedTuple):
 
 class Own(NamedTuple):
     """What only the dealer itself is told: how many of its orders failed and are not refunded, refunds that were
-    answered of late, the sum of its top-ups that wait for review, and how many of its calls were refused of late."""
+    answered of late, how many of its top-ups wait for review and their sum, and how many calls were refused of late."""
 
     failed: int = 0
     refunds: Sequence[Answered] = ()
     topups: int = 0
+    sum_of_topups: int = 0
     refused: int = 0
 
 
@@ -61,7 +62,8 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
     found += _answers(rejected, "was rejected", "were rejected", "fault", dealer.currency)
     found += _answers(credited, "was credited", "were credited", "note", dealer.currency)
     if own.topups:
-        text = f"Top-ups of {money.shown(own.topups, dealer.currency)} wait for review"
+        amount = money.shown(own.sum_of_topups, dealer.currency)
+        text = f"{many(own.topups, 'top-up')} of {amount} {'waits' if own.topups == 1 else 'wait'} for review"
         found.append(Incident("TOPUPS", "", "note", text))
     if own.refused:
         text = f"{many(own.refused, 'API call')} {'was' if own.refused == 1 else 'were'} refused in the last 24 hours"

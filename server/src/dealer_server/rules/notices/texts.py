@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from dealer_server.rules import dates
 from dealer_server.rules.money.money import grouped
 from dealer_server.rules.notices.notice import AnyNoticeType
 
@@ -69,7 +70,7 @@ def confirmation(mail: str, expires_at: datetime, path: str) -> Text:
     return Text(
         "Confirm your address",
         "Someone asked for notices to be sent to this address. If it was you, confirm it. If not, ignore this email.",
-        [("Address", plain(mail)), ("Link valid until", f"{expires_at:%Y-%m-%d %H:%M} UTC")],
+        [("Address", plain(mail)), ("Link valid until", f"{dates.minute(expires_at)} UTC")],
         path,
         "Confirm this address",
     )
@@ -81,7 +82,7 @@ def password_reset(name: str, expires_at: datetime, path: str) -> Text:
         "Choose a new password",
         "Someone asked for a new password for this user of the console. If it was you, choose one; the link works once."
         " If not, ignore this email: your password stays as it is.",
-        [("Name", plain(name)), ("Link valid until", f"{expires_at:%Y-%m-%d %H:%M} UTC")],
+        [("Name", plain(name)), ("Link valid until", f"{dates.minute(expires_at)} UTC")],
         path,
         "Choose a new password",
     )
@@ -231,7 +232,7 @@ def _queue_old(data: Mapping[str, Any]) -> Text:
 
 
 def _time(text: object) -> str:
-    return plain(text).replace("T", " ").replace("Z", " UTC")
+    return f"{dates.minute(datetime.fromisoformat(str(text)))} UTC"
 
 
 _TEXTS: Mapping[str, Callable[[Mapping[str, Any]], Text]] = {

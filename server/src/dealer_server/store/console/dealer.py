@@ -297,12 +297,14 @@ async def packages(
     return found
 
 
-async def waiting_topups(connection: Connection, tenant_id: int) -> int:
-    """The sum of those that wait for an operator."""
-    waiting: int | None = await connection.fetchval(
-        "SELECT sum(amount)::bigint FROM topup WHERE tenant_id = $1 AND status = 'PENDING'", tenant_id
+async def waiting_topups(connection: Connection, tenant_id: int) -> tuple[int, int]:
+    """How many wait for review, and their sum."""
+    row = await connection.fetchrow(
+        "SELECT count(*)::int AS topups, coalesce(sum(amount), 0)::bigint AS amount FROM topup"
+        " WHERE tenant_id = $1 AND status = 'PENDING'",
+        tenant_id,
     )
-    return waiting or 0
+    return (row["topups"], row["amount"]) if row else (0, 0)
 
 
 async def topups(connection: Connection, tenant_id: int, before: int | None, size: int) -> ListPage[Topup]:

@@ -1,5 +1,6 @@
 """What waits for an operator: top-ups, refunds, purchases; and the refunds of one dealer."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -12,6 +13,7 @@ from dealer_server.store.console import pages
 from dealer_server.store.distribution.due import fetch_all
 
 COUNTED = 1_000
+MANY, LOOKED_AT = 10_000, 20_000
 Queue = Literal["topups", "refunds", "refunding", "purchases"]
 """refunding: refunds that nobody is to decide, and that are not settled yet."""
 
@@ -99,6 +101,22 @@ async def count(connection: Connection, queue: Queue) -> int:
         connection, f"SELECT count(*) AS waiting FROM (SELECT 1 FROM {waiting(connection, queue)} LIMIT {COUNTED}) w"
     )
     return min(sum([row["waiting"] for row in rows]), COUNTED)
+
+
+async def by_status(
+    connection: Connection, table: Literal["refund", "topup", "webhook_delivery"], tenant_id: int | None = None
+) -> dict[str, int]:
+    """How many there are, of all dealers or of one, by status and in ALL, where those that were SKIPPED are none; MANY
+    stands for that many or more. Of more than LOOKED_AT rows only what is known without counting them all."""
+    column = "state" if table == "webhook_delivery" else "status"
+    whose = f"{OF_ALL} true" if tenant_id is None else "tenant_id = $1"
+    some = f"SELECT {column} AS status FROM {table} WHERE {whose} LIMIT {LOOKED_AT}"
+    sql, found = f"SELECT status, count(*)::int AS counted FROM ({some}) r GROUP BY 1", Counter[str]()
+    for row in await (fetch_all(connection, sql) if tenant_id is None else connection.fetch(sql, tenant_id)):
+        found[row["status"]] += row["counted"]
+    whole = found.total() < LOOKED_AT
+    found["ALL"] = found.total() - found["SKIPPED"]
+    return {status: min(count, MANY) for status, count in found.items() if whole or count >= MANY}
 
 
 async def topups(
@@ -210,6 +228,19 @@ async def reviewed_orders(connection: Connection, orders: Sequence[tuple[int, in
         return set()
     rows = await connection.fetch(_REVIEWED_ORDERS, *columns(orders, 2))
     return {row["order_id"] for row in rows}
+
+
+async def reviewed_profiles(connection: Connection, profiles: Sequence[tuple[int, int]]) -> frozenset[int]:
+    """The same of profiles, by tenant and profileId."""
+    if not profiles:
+        return frozenset()
+    rows = await connection.fetch(
+        "SELECT l.profile_id FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, profile_id)"
+        " JOIN refund_line l ON l.tenant_id = key.tenant_id AND l.profile_id = key.profile_id"
+        " WHERE l.way = 'REVIEW' AND l.status = 'PENDING'",
+        *columns(profiles, 2),
+    )
+    return frozenset(row["profile_id"] for row in rows)
 
 
 async def unsettled(connection: Connection, tenant_id: int) -> dict[str, int]:

@@ -66,6 +66,8 @@ class DealerHit(NamedTuple):
     tenant_id: int
     name: str
     app_key: str
+    status: str
+    created_at: datetime
 
 
 class DeliveryHit(NamedTuple):
@@ -73,6 +75,8 @@ class DeliveryHit(NamedTuple):
     dealer: str
     order_id: int
     event_type: str
+    state: str
+    created_at: datetime
 
 
 def _either(connection: Connection, rows: str, one: str, other: str) -> str:
@@ -165,9 +169,9 @@ async def names(connection: Connection, tenant_ids: Sequence[int]) -> dict[int, 
 async def dealers(connection: Connection, text: str) -> list[DealerHit]:
     """By tenantId, by a part of the name, or by an AppKey or how it begins; the most alike first."""
     rows = await connection.fetch(
-        "SELECT tenant_id, name, app_key FROM ("
-        "  SELECT DISTINCT ON (t.tenant_id) t.tenant_id, t.name, c.app_key FROM tenant t JOIN credential c"
-        "  USING (tenant_id) WHERE t.tenant_id::text = $1 OR position(lower($1) IN lower(t.name)) > 0"
+        "SELECT tenant_id, name, app_key, status, created_at FROM ("
+        "  SELECT DISTINCT ON (t.tenant_id) t.tenant_id, t.name, c.app_key, t.status, t.created_at FROM tenant t"
+        "  JOIN credential c USING (tenant_id) WHERE t.tenant_id::text = $1 OR position(lower($1) IN lower(t.name)) > 0"
         "  OR (length($1) >= 8 AND starts_with(c.app_key, $1)) ORDER BY t.tenant_id, c.created_at"
         " ) found ORDER BY tenant_id::text <> $1, NOT starts_with(lower(name), lower($1)), lower(name)"
         f" LIMIT {MOST}",
@@ -176,20 +180,22 @@ async def dealers(connection: Connection, text: str) -> list[DealerHit]:
     return [DealerHit(**row) for row in rows]
 
 
-async def suppliers(connection: Connection, text: str, limit: int) -> list[tuple[str, str]]:
-    """(code, kind) of those whose code holds the text."""
+async def suppliers(connection: Connection, text: str, limit: int) -> list[tuple[str, str, str]]:
+    """(code, kind, status) of those whose code holds the text."""
     rows = await connection.fetch(
-        "SELECT code, kind FROM supplier WHERE position(lower($1) IN lower(code)) > 0 ORDER BY code LIMIT $2",
+        "SELECT code, kind, status FROM supplier WHERE position(lower($1) IN lower(code)) > 0 ORDER BY code LIMIT $2",
         text,
         limit,
     )
-    return [(row["code"], row["kind"]) for row in rows]
+    return [(row["code"], row["kind"], row["status"]) for row in rows]
 
 
 async def deliveries(connection: Connection, tenant_id: int | None, delivery_id: int) -> list[DeliveryHit]:
     rows = await connection.fetch(
-        "SELECT t.tenant_id, t.name AS dealer, d.order_id, d.event_type FROM tenant t CROSS JOIN LATERAL ("
-        "  SELECT order_id, event_type FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id AND d.delivery_id = $2"
+        "SELECT t.tenant_id, t.name AS dealer, d.order_id, d.event_type, d.state, d.created_at"
+        " FROM tenant t CROSS JOIN LATERAL ("
+        "  SELECT order_id, event_type, state, created_at FROM webhook_delivery d"
+        "  WHERE d.tenant_id = t.tenant_id AND d.delivery_id = $2"
         f" ) d WHERE $1::bigint IS NULL OR t.tenant_id = $1 LIMIT {MOST}",
         tenant_id,
         delivery_id,

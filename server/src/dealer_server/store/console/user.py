@@ -136,13 +136,15 @@ async def listed(
     *,
     descending: bool = False,
     kind: str | None = None,
+    text: str | None = None,
 ) -> list[Listed]:
     """The users of a dealer, or all users, or those of a `kind` (operators, dealers), in one of ORDERS ("": operators
-    first); those that come `after` this userId."""
+    first); those that come `after` this userId. `text`: a part of the name or of the address."""
     direction, key = "DESC" if descending else "ASC", ORDERS[order]
     rows = await connection.fetch(
         f"{_LISTED} WHERE ($1::bigint IS NULL OR u.tenant_id = $1)"
         " AND ($4::text IS NULL OR (u.tenant_id IS NULL) = ($4 = 'operators'))"
+        " AND ($5::text IS NULL OR position(lower($5) IN lower(u.name || ' ' || coalesce(n.mail, ''))) > 0)"
         f" AND ($2::bigint IS NULL OR ({key}, u.user_id) {'<' if descending else '>'}"
         f"  (SELECT {key}, u.user_id FROM console_user u WHERE u.user_id = $2))"
         f" ORDER BY {key} {direction}, u.user_id {direction} LIMIT $3",
@@ -150,6 +152,7 @@ async def listed(
         after,
         limit,
         kind,
+        text,
     )
     return [Listed(**row) for row in rows]
 

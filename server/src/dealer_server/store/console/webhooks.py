@@ -5,7 +5,8 @@ from typing import NamedTuple, get_args
 
 from dealer_server.db.by_tenant import OF_ALL, rows_of
 from dealer_server.db.connection import Connection
-from dealer_server.store.console import pages
+from dealer_server.rules.webhooks import answers
+from dealer_server.store.console import pages, queues
 from dealer_server.store.console.pages import ListPage, ScanRange
 from dealer_server.store.distribution.due import fetch_all
 from esim_dealer.wire.vocabulary import AttemptError, DeliveryState, EndpointState, EventType
@@ -38,6 +39,7 @@ class Wanted(NamedTuple):
     event_type: str | None = None
     start: datetime | None = None
     end: datetime | None = None
+    answer: str | None = None  # to the last attempt: 500, 5xx, TIMEOUT (rules/webhooks/answers.py)
 
 
 class DeliveryRow(NamedTuple):
@@ -59,6 +61,8 @@ class DeliveryRow(NamedTuple):
 
 
 COUNTED = 1_000
+ANSWERS = 2_000
+"""Deliveries whose answers a page looks at, where it wants some of these."""
 BY_INDEX: tuple[DeliveryState, ...] = ("RETRY", "FAILED")
 """States of few deliveries, which have an index: they are read by it and not by spans of ids."""
 _NONE, _EPOCH, _SOON = 2**53, datetime.fromtimestamp(0, UTC), 64
@@ -81,6 +85,18 @@ FROM found f {rows} LEFT JOIN LATERAL (
     SELECT http_status, error, duration_ms FROM webhook_attempt a
     WHERE a.tenant_id = f.tenant_id AND a.delivery_id = f.delivery_id ORDER BY number DESC LIMIT 1
 ) last ON true ORDER BY f.delivery_id {direction}
+"""
+MOST_GAPS = 3
+"""Of deliveries that were not needed, which a page passes by."""
+# Of each dealer the first that was needed, or the row at which the search for it ends.
+_NEEDED = f"""
+SELECT d.delivery_id AS id FROM tenant t CROSS JOIN LATERAL (
+    SELECT delivery_id FROM (
+        SELECT delivery_id, state,
+            row_number() OVER (PARTITION BY d.tenant_id ORDER BY d.delivery_id {{direction}}) AS n
+        FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id AND delivery_id >= $2 AND delivery_id < $3
+    ) d WHERE state <> 'SKIPPED' OR n = {pages.MAX_SCANNED} LIMIT 1
+) d WHERE t.tenant_id = ANY($1::bigint[])
 """
 _ROWS = rows_of("webhook_delivery", "f", "tenant_id", "delivery_id")
 # By the BRIN index of created_at: ids hold no time, but rise with it.
@@ -126,13 +142,15 @@ async def dealers_with_none(connection: Connection) -> int:
     return await connection.fetchval(sql) or 0
 
 
-async def counts(connection: Connection) -> dict[DeliveryState, int]:
-    """Of all dealers, by state: those BY_INDEX, each COUNTED at most."""
-    found: dict[DeliveryState, int] = {}
+async def counts(connection: Connection) -> dict[str, int]:
+    """Of all dealers, by state and in ALL: those BY_INDEX and what queues.by_status knows, queues.MANY at most."""
+    found = await queues.by_status(connection, "webhook_delivery")
+    if found.get("ALL", queues.MANY) < queues.MANY:
+        found.setdefault("DELIVERED", 0)
     for state in BY_INDEX:
-        some = f"SELECT 1 FROM webhook_delivery WHERE {OF_ALL} state = '{state}' LIMIT {COUNTED}"
+        some = f"SELECT 1 FROM webhook_delivery WHERE {OF_ALL} state = '{state}' LIMIT {queues.MANY}"
         rows = await fetch_all(connection, f"SELECT count(*)::int AS counted FROM ({some}) d")
-        found[state] = min(sum(row["counted"] for row in rows), COUNTED)
+        found[state] = min(sum(row["counted"] for row in rows), queues.MANY)
     return found
 
 
@@ -151,11 +169,47 @@ async def deliveries(
         rows = await connection.fetch(sql, wanted.tenant_id, begin, end, *times, limit)
         return [DeliveryRow(**row) for row in rows]
 
-    if wanted.state not in BY_INDEX:
-        return await pages.scan(connection, left.after(seen), size, matching, lambda row: row.delivery_id)
+    async def answered(begin: int, end: int, limit: int) -> list[DeliveryRow]:
+        return _answered(await matching(begin, end, ANSWERS), wanted.answer)[:limit]
+
     span = left.after(seen)
-    rows = await matching(span.first, span.end, size + 1)
-    return ListPage(rows[:size], rows[size - 1].delivery_id if len(rows) > size else None)
+    if wanted.state not in BY_INDEX:
+        read_rows, scanned = (answered, ANSWERS) if wanted.answer else (matching, pages.MAX_SCANNED)
+        found = await pages.scan(connection, span, size, read_rows, _id, scanned)
+        for _ in range(MOST_GAPS if wanted.state is None and wanted.answer is None else 0):
+            if found.next is None:
+                break
+            over = await _over_skipped(connection, left.after(found.next))
+            if over is None or len(found.rows) == size:
+                return ListPage(found.rows, found.next if over is not None else None)
+            more = await pages.scan(connection, left.after(over), size - len(found.rows), read_rows, _id, scanned)
+            found = ListPage([*found.rows, *more.rows], more.next)
+        return found
+    read = await matching(span.first, span.end, ANSWERS if wanted.answer else size + 1)
+    rows = _answered(read, wanted.answer)
+    if len(rows) > size:
+        return ListPage(rows[:size], rows[size - 1].delivery_id)
+    return ListPage(rows, read[-1].delivery_id if wanted.answer and len(read) == ANSWERS else None)
+
+
+def _id(row: DeliveryRow) -> int:
+    return row.delivery_id
+
+
+async def _over_skipped(connection: Connection, left: ScanRange) -> int | None:
+    """The id behind which the next delivery stands that was needed; None where there is no such. Where that is further
+    than MAX_SCANNED rows of a dealer, an id on the way. Dealers who never had an endpoint have none."""
+    rows = await fetch_all(connection, f"SELECT tenant_id FROM webhook_endpoint WHERE {OF_ALL} true")
+    tenants = [row["tenant_id"] for row in rows if left.tenant_id in (None, row["tenant_id"])]
+    needed = await connection.fetch(_NEEDED.format(direction=left.direction), tenants, left.first, left.end)
+    ids = [row["id"] for row in needed]
+    if not ids:
+        return None
+    return min(ids) - 1 if left.oldest_first else max(ids) + 1
+
+
+def _answered(rows: list[DeliveryRow], answer: str | None) -> list[DeliveryRow]:
+    return [row for row in rows if answer is None or answers.matches(answer, row.http_status, row.error)]
 
 
 async def ids_between(

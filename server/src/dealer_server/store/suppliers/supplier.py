@@ -142,16 +142,17 @@ async def use_of(connection: Connection, code: str) -> str | None:
     return "eSIMs were bought there, or are to be" if row["purchases"] else None
 
 
-async def set_status(connection: Connection, code: str, status: str) -> bool:
-    """Sets ACTIVE or PAUSED; False if there is no such supplier. ACTIVE makes its planned purchases due now."""
-    row = await connection.fetchrow(
-        "UPDATE supplier SET status = $2, paused_reason = NULL, updated_at = now() WHERE code = $1 RETURNING code",
-        code,
-        status,
-    )
+async def set_status(connection: Connection, code: str, status: str) -> str | None:
+    """Sets ACTIVE or PAUSED; what it was, None if there is no such supplier. ACTIVE makes its planned purchases due
+    now."""
+    row = await connection.fetchrow("SELECT status FROM supplier WHERE code = $1 FOR UPDATE", code)
+    if row is not None:
+        await connection.execute(
+            "UPDATE supplier SET status = $2, paused_reason = NULL, updated_at = now() WHERE code = $1", code, status
+        )
     if row is not None and status == "ACTIVE":
         await make_planned_due(connection, code)
-    return row is not None
+    return None if row is None else row["status"]
 
 
 async def make_planned_due(connection: Connection, code: str) -> None:

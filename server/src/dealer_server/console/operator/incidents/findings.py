@@ -12,7 +12,7 @@ from dealer_server.rules.incidents import dealer as dealer_rules
 from dealer_server.rules.incidents import overview as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents import supplier as supplier_rules
-from dealer_server.rules.incidents.incident import Incident, by_harm
+from dealer_server.rules.incidents.incident import Incident
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.dealers import Dealer
@@ -49,10 +49,11 @@ async def of_supplier(connection: Connection, context: RequestContext, row: Supp
     return [row._replace(links=[link for link in row.links if link.label != "Supplier"]) for row in shown_here]
 
 
-async def of_receivers(connection: Connection, context: RequestContext) -> list[IncidentRow]:
-    """Of all dealers, the worst first."""
-    found = [receiver_rules.incident(one, context.now) for one in await receivers.failing(connection, RECEIVERS)]
-    return _shown(by_harm(one for one in found if one is not None), context)
+async def of_receiver(connection: Connection, context: RequestContext, tenant_id: int) -> list[IncidentRow]:
+    """Of one dealer's, for its page."""
+    receiver = await receivers.of_dealer(connection, tenant_id)
+    found = receiver_rules.incident(receiver, context.now) if receiver else None
+    return [row._replace(links=()) for row in _shown([] if found is None else [found], context)]
 
 
 async def of_dealer(connection: Connection, context: RequestContext, row: Dealer) -> list[IncidentRow]:

@@ -78,7 +78,7 @@ def charts(counted: Counted, of: Period) -> list[Chart]:
 
     return [
         chart("orders-chart", f"Orders per {per}", "Orders", "", orders),
-        chart("turnover-chart", f"Turnover per {per}, {currency}", "Turnover", currency, turnover),
+        chart("turnover-chart", f"Revenue per {per}, {currency}", "Revenue", currency, turnover),
     ]
 
 
@@ -119,14 +119,14 @@ def _turnover(counted: Counted, of: Period) -> Figure:
     totals, currency = _totals(counted.hours), main_currency(counted.hours)
     others = [money.shown(amount, code) for code, amount in totals.most_common(3) if code != currency]
     return Figure(
-        title="Turnover",
+        title="Revenue",
         value=money.text(totals[currency], currency),
         currency=currency,
         href=address("/console/orders", span(of)),
         change=_change(counted, of, _turnover_in(currency)),
         note=f"and {', '.join(others)}" if others else "",
         numbers=grouped(counted.hours, of, _turnover_in(currency)),
-        label=f"turnover per {bucket_text(of)}",
+        label=f"revenue per {bucket_text(of)}",
     )
 
 

@@ -16,6 +16,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.period import RANGES, Period, Range, period
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import overview as console_overview
+from dealer_server.store.console import queues as queue_store
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.console.suppliers import OpenPurchases
@@ -41,6 +42,8 @@ async def overview(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         incidents = await findings.incidents(connection, context)
         latest = await console_orders.list_orders(connection, OrderFilter(), None, LATEST)
+        refunding = [(row.tenant_id, row.order_id) for row in latest.rows if row.order_status == "REFUNDING"]
+        in_review = await queue_store.reviewed_orders(connection, refunding)
         times = await _delivery_times(connection)
         open_purchases = await console_suppliers.open_purchases(connection)
         suppliers = await console_suppliers.list_suppliers(connection)
@@ -56,6 +59,7 @@ async def overview(context: RequestContext) -> Html:
         delivery_times=times,
         duration_text=duration_text,
         latest=latest.rows,
+        in_review=in_review,
         suppliers=[(row, _under_way([one for one in open_purchases if one.supplier == row.code])) for row in suppliers],
         waiting=[
             ("Top-ups", "/console/topups", await queues.pending_topups(context)),

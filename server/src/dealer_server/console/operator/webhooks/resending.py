@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import get_args
 
 from dealer_server.console.find import choice
-from dealer_server.console.operator.webhooks import WEBHOOKS
+from dealer_server.console.operator.webhooks.log import WEBHOOKS
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import OPERATOR_SUPPORT, OPERATORS

@@ -1,4 +1,4 @@
-"""Webhooks: the log of all deliveries, and the health of each dealer's endpoint."""
+"""The log of all webhook deliveries, of all dealers or of one, and the page of each."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import get_args
@@ -6,7 +6,7 @@ from typing import get_args
 from dealer_server.console.find import choice, dates, files, tabs
 from dealer_server.console.find.choice import Choice
 from dealer_server.console.operator import codes
-from dealer_server.console.operator.incidents import findings
+from dealer_server.console.operator.webhooks.endpoints import ENDPOINTS, answer_faults, options, with_health
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
@@ -15,10 +15,10 @@ from dealer_server.console.shared.request_context import Download, Html, NotFoun
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import resend
 from dealer_server.operations.webhooks.resend import Resendable
-from dealer_server.rules.incidents.receiver import health
 from dealer_server.rules.orders import identity
+from dealer_server.rules.webhooks import answers
 from dealer_server.store.console import dealers as console_dealers
-from dealer_server.store.console import orders
+from dealer_server.store.console import orders, queues
 from dealer_server.store.console import webhooks as store
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.webhooks import DeliveryRow, Wanted
@@ -27,14 +27,13 @@ from dealer_server.store.webhooks.dialects import EVENT_TYPES, RT
 from esim_dealer.wire.vocabulary import DeliveryState
 
 WEBHOOKS = "/console/webhooks"
-ENDPOINTS, DELIVERY = f"{WEBHOOKS}/endpoints", "/console/deliveries/{tenant_id}/{delivery_id}"
+DELIVERY = "/console/deliveries/{tenant_id}/{delivery_id}"
 STATES: tuple[DeliveryState, ...] = get_args(DeliveryState)
 FINISHED: tuple[str, ...] = get_args(Resendable)
 TABS: tuple[tuple[str, DeliveryState], ...] = (("Retrying", "RETRY"), ("Failed", "FAILED"), ("Delivered", "DELIVERED"))
-FILTERS = ("dealer", "status", "event", "from", "to")
+FILTERS = ("dealer", "status", "event", "answer", "from", "to")
 WORST = 3
 """Endpoints above the log."""
-MOST_ENDPOINTS = 1_000_000
 COLUMNS: Mapping[str, Callable[[DeliveryRow], str]] = {
     "deliveryId": lambda row: str(row.delivery_id),
     "createTime": lambda row: f"{row.created_at:%Y-%m-%dT%H:%M:%SZ}",
@@ -54,6 +53,7 @@ COLUMNS: Mapping[str, Callable[[DeliveryRow], str]] = {
 async def webhooks(context: RequestContext) -> Html:
     order, seen = params.order(context, WEBHOOKS, CREATED, NEWEST_FIRST), params.number(context.query, "before")
     faults, found = params.faults(context.query, status=STATES, event=EVENT_TYPES), ListPage[DeliveryRow]((), None)
+    faults |= answer_faults(context.query)
     async with context.parts.database.connection() as connection:
         dealer, wanted = await _wanted(connection, context)
         if not faults:
@@ -62,20 +62,20 @@ async def webhooks(context: RequestContext) -> Html:
             )
         counts = await store.counts(connection)
         worst = await store.endpoints(connection, 0, WORST + 1)
-        incidents = await findings.of_receivers(connection, context)
     filters = {name: value for name, value in params.filters(context).items() if value}
-    told = {name: counts.get(state, 0) for name, state in TABS} if not filters.keys() - {"status", "sort"} else {}
+    known = {name: counts[state] for name, state in (*TABS, ("All", "ALL")) if state in counts}
+    told = known if not filters.keys() - {"status", "sort"} else {}
     return Html(
-        incidents=incidents,
         deliveries=found.rows,
         dealer=dealer,
         faults=faults,
         filtered=bool(faults) or wanted != Wanted(),
-        tabs=await tabs.of(context, WEBHOOKS, [(name, {"status": state}) for name, state in TABS], told, store.COUNTED),
+        tabs=await tabs.of(context, WEBHOOKS, [(name, {"status": state}) for name, state in TABS], told, queues.MANY),
         dates=dates.of(context, WEBHOOKS),
         events=EVENT_TYPES,
         states=STATES,
-        endpoints=_with_health(worst[:WORST]),
+        answers=options(wanted.answer or ""),
+        endpoints=with_health(worst[:WORST]),
         more_endpoints=len(worst) > WORST,
         sample=store.SAMPLE,
         order=order,
@@ -108,29 +108,8 @@ async def _wanted(connection: Connection, context: RequestContext) -> tuple[Choi
         event_type=params.one_of(query, "event", EVENT_TYPES),
         start=params.day(query, "from"),
         end=params.day(query, "to", after=True),
+        answer=answer if (answer := params.text(query, "answer")) and answers.known(answer) else None,
     )
-
-
-@page(ENDPOINTS, OPERATORS, "operator/endpoints.html", listing=True)
-async def list_endpoints(context: RequestContext) -> Html:
-    """`all`: dealers without an endpoint too."""
-    offset, every = min(params.number(context.query, "before") or 0, MOST_ENDPOINTS), "all" in context.query
-    async with context.parts.database.connection() as connection:
-        found = await store.endpoints(connection, offset, PAGE_SIZE + 1, with_none=every)
-        without = await store.dealers_with_none(connection)
-    following = offset + PAGE_SIZE if len(found) > PAGE_SIZE else None
-    shown, word = min(len(found), PAGE_SIZE), "dealer" if every else "endpoint"
-    return Html(
-        endpoints=_with_health(found[:PAGE_SIZE]),
-        every=every,
-        without=without,
-        sample=store.SAMPLE,
-        pager=params.pager(context, ENDPOINTS, following, shown=shown, word=word),
-    )
-
-
-def _with_health(rows: list[store.EndpointRow]) -> list[tuple[store.EndpointRow, str]]:
-    return [(row, health(row.state, row.consecutive_failures, row.last_success_at)) for row in rows]
 
 
 @page(DELIVERY, OPERATORS, "operator/delivery.html", within=WEBHOOKS)
@@ -164,7 +143,7 @@ async def resend_delivery(context: RequestContext) -> Redirect:
     tenant_id, delivery_id = _key(context)
     await resend.resend(context.parts.database, tenant_id, [delivery_id], context.author, lambda: context.now)
     back = context.form.get("back", "")
-    here = back if back.startswith(f"{WEBHOOKS}?") or back == WEBHOOKS else ""
+    here = back if back.startswith((f"{WEBHOOKS}?", f"{ENDPOINTS}/")) or back == WEBHOOKS else ""
     return Redirect(
         here or DELIVERY.format(tenant_id=tenant_id, delivery_id=delivery_id), f"Delivery {delivery_id} is sent again"
     )

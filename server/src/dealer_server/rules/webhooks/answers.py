@@ -1,0 +1,108 @@
+"""What did an endpoint answer in some hours? Sums for a chart and by answer; which answers a filter means."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol, get_args
+
+from dealer_server.rules.period import Period, starts
+from esim_dealer.wire.vocabulary import AttemptError
+
+KINDS = ("2xx", "3xx", "4xx", "5xx")
+"""Of HTTP statuses, as filters."""
+NONE = "NONE"
+"""As a filter: no HTTP answer came."""
+_STATUS = re.compile(r"[1-5](?:xx|[0-9]{2})")
+
+
+class Alike(Protocol):
+    """Attempts of an hour with the same answer: http_status 0 where none came, error "" where it was accepted."""
+
+    @property
+    def hour(self) -> datetime: ...
+    @property
+    def http_status(self) -> int: ...
+    @property
+    def error(self) -> str: ...
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def took_ms(self) -> int: ...
+
+
+class Bucket(NamedTuple):
+    """Attempts that began within one bar of a chart."""
+
+    start: datetime
+    accepted: int
+    failed: int
+
+
+class Answer(NamedTuple):
+    """Attempts of the whole period with the same answer. `filter`: the word that finds them."""
+
+    filter: str
+    accepted: bool
+    attempts: int
+
+
+class History(NamedTuple):
+    """Of a period. `answers`: the most frequent first. `average_ms`: of an attempt."""
+
+    buckets: Sequence[Bucket]
+    answers: Sequence[Answer]
+    accepted: int
+    failed: int
+    average_ms: int
+
+    @property
+    def attempts(self) -> int:
+        return self.accepted + self.failed
+
+    @property
+    def most(self) -> int:
+        """In one bucket."""
+        return max(one.accepted + one.failed for one in self.buckets)
+
+    @property
+    def rate(self) -> str:
+        """Rounded down, so that 100 % is all of them."""
+        return f"{1000 * self.accepted // max(self.attempts, 1) / 10:.1f}".removesuffix(".0") + " %"
+
+
+def history(found: Iterable[Alike], of: Period) -> History:
+    within = [one for one in found if of.start <= one.hour < of.end]
+    accepted, failed = Counter[int](), Counter[int]()
+    for one in within:
+        (failed if one.error else accepted)[(one.hour - of.start) // of.bucket] += one.attempts
+    alike = Counter[tuple[str, bool]]()
+    for one in within:
+        alike[word(one.http_status, one.error), not one.error] += one.attempts
+    total = sum(one.attempts for one in within)
+    return History(
+        [Bucket(start, accepted[at], failed[at]) for at, start in enumerate(starts(of))],
+        [Answer(name, good, attempts) for (name, good), attempts in alike.most_common()],
+        accepted.total(),
+        failed.total(),
+        sum(one.took_ms for one in within) // total if total else 0,
+    )
+
+
+def word(http_status: int | None, error: str | None) -> str:
+    """As a filter: 500, or TIMEOUT where no answer came."""
+    return str(http_status) if http_status else error or NONE
+
+
+def known(answer: str) -> bool:
+    """Whether this is a filter: 5xx, 500, NONE, TIMEOUT."""
+    return bool(_STATUS.fullmatch(answer)) or answer == NONE or answer in get_args(AttemptError)
+
+
+def matches(answer: str, http_status: int | None, error: str | None) -> bool:
+    """Whether an attempt was answered so. Of a delivery without an attempt both are None."""
+    if answer == NONE:
+        return not http_status and error is not None
+    if answer.endswith("xx"):
+        return str(http_status or "").startswith(answer[0])
+    return word(http_status, error) == answer
