@@ -172,7 +172,7 @@ async def test_what_two_tabs_are_refused_at_once_is_shown_in_both(dealer: ApiCli
         html = (await admin.get(home)).text
         assert f'value="{reason}"' in html and "'nonsense'" in text_of(html)
     assert "'nonsense'" not in text_of((await admin.get(home)).text), "it is said once"
-    assert "role is 'nobody'" in text_of((await admin.get(users)).text)
+    assert "changed by another admin" in text_of((await admin.get(users)).text)
 
 
 async def test_of_many_refused_forms_the_newest_are_kept(service: Service, dealer: ApiClient, admin: Browser) -> None:
