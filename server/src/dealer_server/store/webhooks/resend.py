@@ -109,9 +109,10 @@ FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS new(tenant_id, order_id, v
 
 async def is_running(connection: Connection, tenant_id: int) -> bool:
     """Whether a job of this dealer is not over."""
-    return await connection.fetchval(
+    running: bool | None = await connection.fetchval(
         "SELECT EXISTS (SELECT FROM webhook_job WHERE tenant_id = $1 AND finished_at IS NULL)", tenant_id
     )
+    return bool(running)
 
 
 async def sync(connection: Connection | Session, tenant_id: int, order_ids: Sequence[int], now: datetime) -> int:
