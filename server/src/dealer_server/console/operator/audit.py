@@ -149,7 +149,7 @@ def _route(hops: object, floor: object) -> dict[str, object]:
         asked = "no cost known" if cost is None else f"{money.fine_text(cost)} {currency}"
         told[f"Position {at}"] = f"{supplier} as {sku}, {asked}"
     if floor != "":
-        told["Margin floor"] = "the platform's" if floor is None else f"{percent(int(str(floor)))} %"
+        told["Margin floor"] = "the platform's" if floor is None else percent.shown(int(str(floor)))
     return told
 
 
