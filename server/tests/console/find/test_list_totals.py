@@ -34,4 +34,4 @@ async def test_tabs_say_how_much_waits(service: Service, dealer: ApiClient, admi
     assert waiting and f"{many(int(waiting[1]), 'top-up')}, " in page
     await refund(dealer, await bought(dealer, "TEST-REVIEW"))
     async with signed_in(service, "finance", dealer.tenant_id) as one:
-        assert "In review 1 Being refunded Refunded Rejected" in await see(one, "/console/refunds")
+        assert "All 1 In review 1 Being refunded 0 Refunded 0 Rejected 0" in await see(one, "/console/refunds")
