@@ -237,12 +237,12 @@ async def test_figures_are_compared_with_the_period_before(quiet: Service):
         now,
     )
     async with signed_in(quiet) as admin:
-        for name, days, change in (("24h", 1, "no change"), ("7d", 7, "no change"), ("30d", 30, "+")):
+        for name, days, change in (("24h", 1, "no change"), ("7d", 7, "no change"), ("30d", 30, "↑ up")):
             html = (await admin.get(f"/console?range={name}")).text
             page = await see(admin, f"/console?range={name}")
             assert f"Orders per {'hour' if days == 1 else '6 hours' if days == 7 else 'day'}" in page
             hours = 23 if days == 1 else (days - 1) * 24 + now.hour
-            assert re.search(rf"Orders {2 * hours:,} (no change|\+\d+ %)", page), page
+            assert re.search(rf"Orders {2 * hours:,} (no change|↑ up \d+ %)", page), page
             assert change in page
             assert "still being counted" not in page
             assert re.search(r'href="/console/orders\?from=\d{4}-\d\d-\d\d(T\d\d%3A00)?">', html)

@@ -85,7 +85,7 @@ async def test_rows_are_compared_with_as_many_days_before(service: Service, admi
     answered = await admin.get(f"/console/reports?by=package&{days}")
     page = text_of(answered.text)
     assert f"Sales, {date.fromisoformat(day):%-d %b %Y}" in page and "highest revenue first" in page
-    assert "TEST-OK 2 3.60 −50 % –" in page and re.search("TEST-ASYNC 1 1.80 – −1.80", page)
+    assert "TEST-OK 2 3.60 ↓ down 50 % –" in page and re.search("TEST-ASYNC 1 1.80 – −1.80", page)
     assert 'href="/console/packages/TEST-OK"' in answered.text
     assert "Change" not in await see(admin, f"/console/reports?by=day&{days}")
     assert "by=package" in (await admin.get(f"/console/reports?by=supplier&{days}")).text.partition("<tbody>")[2]

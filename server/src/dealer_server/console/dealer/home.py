@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from dealer_server.console.dealer import findings
+from dealer_server.console.find import orders as find_orders
 from dealer_server.console.shared import reports
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
@@ -70,6 +71,7 @@ async def home(context: RequestContext) -> Html:
         mailed = await buyer_mails.newest_of_orders(
             connection, context.tenant_id, [one.order_id for one in newest.rows]
         )
+        in_review = await find_orders.in_review(connection, newest.rows)
         endpoint = await endpoints.find(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
         incidents = await findings.incidents(connection, context, wallet)
@@ -96,6 +98,7 @@ async def home(context: RequestContext) -> Html:
         just_live=not todo and "LIVE" not in done and _is_fresh(steps, context.now),
         orders=newest.rows,
         mailed=mailed,
+        in_review=in_review,
         endpoint=endpoint,
         failed_count=failed,
         base_url=context.parts.settings.base_url,

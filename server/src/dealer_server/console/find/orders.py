@@ -11,6 +11,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import orders as store
+from dealer_server.store.console import queues
 from dealer_server.store.console.orders import OrderFilter, OrderRow
 from dealer_server.store.console.pages import ListPage
 
@@ -57,9 +58,11 @@ async def page(context: RequestContext, wanted: OrderFilter, more: More | None =
         if not faults:
             found = await store.list_orders(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
         fields |= await more(connection, found.rows) if more else {}
+        reviewed = await in_review(connection, found.rows)
     presets = [("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
     return Html(
         orders=found.rows,
+        in_review=reviewed,
         pager=params.list_pager(context, ORDERS, found.next, len(found.rows), "order", oldest_first=oldest_first),
         order=order,
         tabs=await tabs.of(context, ORDERS, presets),
@@ -70,6 +73,12 @@ async def page(context: RequestContext, wanted: OrderFilter, more: More | None =
         export=params.address(f"{ORDERS}.csv", params.filters(context)),
         **fields,
     )
+
+
+async def in_review(connection: Connection, rows: Sequence[OrderRow]) -> set[int]:
+    """Those with a refund that an operator decides about."""
+    refunding = [(row.tenant_id, row.order_id) for row in rows if row.order_status == "REFUNDING"]
+    return await queues.reviewed_orders(connection, refunding)
 
 
 async def export(context: RequestContext, wanted: OrderFilter, columns: tuple[str, ...]) -> Download:

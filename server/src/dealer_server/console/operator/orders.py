@@ -25,7 +25,6 @@ from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import whole_seconds
 from dealer_server.rules.refunds.refund import refuse
 from dealer_server.store.console import orders as console_orders
-from dealer_server.store.console import queues
 from dealer_server.store.console import recharges as console_recharges
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.dealer import not_refundable
@@ -51,14 +50,13 @@ COLUMNS = ("orderNo", "createTime", "tenantId", "dealer", "transactionId", "pack
 async def orders(context: RequestContext) -> Html:
     dealer, filters = await _wanted(context)
 
-    return await find_orders.page(context, filters, _more, dealer=dealer, margins={}, in_review=set())
+    return await find_orders.page(context, filters, _more, dealer=dealer, margins={})
 
 
 async def _more(connection: Connection, rows: Sequence[OrderRow]) -> dict[str, Any]:
     """What operators alone see of orders in a list."""
     paid = await cost.of_orders(connection, [(row.tenant_id, row.order_id) for row in rows])
-    refunding = [(row.tenant_id, row.order_id) for row in rows if row.order_status == "REFUNDING"]
-    return {"margins": costs.of_rows(rows, paid), "in_review": await queues.reviewed_orders(connection, refunding)}
+    return {"margins": costs.of_rows(rows, paid)}
 
 
 @download(f"{ORDERS}.csv", OPERATORS, listing=True)

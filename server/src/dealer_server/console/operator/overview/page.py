@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import NamedTuple
 
+from dealer_server.console.find import orders as find_orders
 from dealer_server.console.operator import queues
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.operator.overview import figures as sales
@@ -16,7 +17,6 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.period import RANGES, Period, Range, period
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import overview as console_overview
-from dealer_server.store.console import queues as queue_store
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.console.suppliers import OpenPurchases
@@ -42,8 +42,7 @@ async def overview(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         incidents = await findings.incidents(connection, context)
         latest = await console_orders.list_orders(connection, OrderFilter(), None, LATEST)
-        refunding = [(row.tenant_id, row.order_id) for row in latest.rows if row.order_status == "REFUNDING"]
-        in_review = await queue_store.reviewed_orders(connection, refunding)
+        in_review = await find_orders.in_review(connection, latest.rows)
         times = await _delivery_times(connection)
         open_purchases = await console_suppliers.open_purchases(connection)
         suppliers = await console_suppliers.list_suppliers(connection)
