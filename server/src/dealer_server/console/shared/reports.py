@@ -8,6 +8,7 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.request_context import Download, NotFound, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.reports.statement import Statement, statement
+from dealer_server.rules import dates
 from dealer_server.rules.money import money
 from dealer_server.rules.period import change_text
 from dealer_server.rules.reports import period as periods
@@ -222,7 +223,7 @@ async def _named(connection: Connection, rows: Sequence[Row]) -> list[Group]:
             return dealer_names.get(value, str(value)), str(value)
         if key == "package":
             return package_names.get(value) or value, value
-        return (value.isoformat(), "") if isinstance(value, date) else (str(value), "")
+        return (dates.day(value), "") if isinstance(value, date) else (str(value), "")
 
     return [
         Group(row.keys, {key: name(key, value) for key, value in row.keys.items()}, row.currency, row.sums)
