@@ -29,6 +29,7 @@ from dealer_server.store.past import orders as past_orders
 from dealer_server.store.past import webhooks as past_webhooks
 from dealer_server.store.past.orders import Entry, PastOrder
 from dealer_server.store.past.webhooks import PastDealer
+from dealer_server.store.wallets.topup import Topup
 
 DEMO_STOCK = "DEMO-STOCK"
 DEMO_CODES = 1_000
@@ -36,13 +37,14 @@ DEMO_TERMS = Terms(qps=100, manages_keys=True, edits_ip_allow=True)
 
 
 class _Made(NamedTuple):
-    """A dealer that was created. `entries`: of the wallet, since the first order."""
+    """A dealer that was created. `entries`: of the wallet, since the first order. `topups`: what was asked for."""
 
     dealer: Dealer
     tenant_id: int
     app_key: str
     orders: Sequence[PastOrder]
-    entries: Sequence[Entry]
+    entries: Sequence[Entry] = ()
+    topups: Sequence[Topup] = ()
 
 
 async def seed(database: Database, opened: Settings, days: int, receiving: str) -> str:
@@ -69,7 +71,7 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
             links = Links(opened.base_url, opened.ios_install_url, opened.android_install_url)
             dealers = [PastDealer(one.tenant_id, one.orders, receivers.of(one.dealer, receiving, now)) for one in made]
             await past_webhooks.write(connection, keys, links, dealers)
-            await _record_approvals(connection, made)
+            await _record_reviews(connection, made)
             return made[0].app_key
 
         return await database.run(create)
@@ -90,7 +92,7 @@ async def _with_past(
     begun, topups = payments.payments(dealer, orders, now)
     made = await _create(connection, opened, dealer, orders, begun)
     entries = await past_orders.write(connection, keys, made.tenant_id, orders, topups, since)
-    return made._replace(entries=entries)
+    return made._replace(entries=entries, topups=topups)
 
 
 async def _create(
@@ -103,23 +105,35 @@ async def _create(
         balance=money.text(begun if orders else dealer.balance * money.SCALE, "USD"),
     )
     created = await create_within(connection, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now)
-    return _Made(dealer, int(created.tenant_id), created.app_key, orders, [])
+    return _Made(dealer, int(created.tenant_id), created.app_key, orders)
 
 
-async def _record_approvals(connection: Connection, made: Sequence[_Made]) -> None:
-    """Each top-up was approved by somebody, who stands in the audit log."""
-    credits = [(entry, one.tenant_id) for one in made for entry in one.entries if entry.entry_type == "TOPUP"]
-    for entry, tenant_id in sorted(credits, key=lambda credit: credit[0].created_at):
-        before, after = entry.balance_after - entry.amount, entry.balance_after
-        detail = {
-            "topupNo": identity.topup_no(entry.reference),
-            "amount": money.text(entry.amount, "USD"),
-            "entryVersion": entry.version,
-            "before": {"status": "PENDING", "balance": money.text(before, "USD")},
-            "after": {"status": "APPROVED", "balance": money.text(after, "USD")},
-        }
-        with audit_context.acting_at(entry.created_at):
-            await record_act(connection, payments.REVIEWER, "topup.approve", tenant_id, detail)
+async def _record_reviews(connection: Connection, made: Sequence[_Made]) -> None:
+    """Each top-up was approved or rejected by somebody, who stands in the audit log."""
+    acts: list[tuple[datetime, str, int, dict[str, object]]] = []
+    for one in made:
+        entries = {entry.reference: entry for entry in one.entries if entry.entry_type == "TOPUP"}
+        for topup in one.topups:
+            if topup.reviewed_at is not None:
+                action = "topup.approve" if topup.status == "APPROVED" else "topup.reject"
+                acts.append((topup.reviewed_at, action, one.tenant_id, _review(topup, entries.get(topup.topup_id))))
+    for at, action, tenant_id, detail in sorted(acts, key=lambda act: act[0]):
+        with audit_context.acting_at(at):
+            await record_act(connection, payments.REVIEWER, action, tenant_id, detail)
+
+
+def _review(topup: Topup, entry: Entry | None) -> dict[str, object]:
+    """What the audit log says of it; `entry`: the credit of one that was approved."""
+    amount = money.text(topup.amount, "USD")
+    before, after = {"status": "PENDING"}, {"status": topup.status}
+    told: dict[str, object] = {"topupNo": identity.topup_no(topup.topup_id), "amount": amount}
+    if entry is None:
+        told["reason"] = topup.reject_reason
+    else:
+        told["entryVersion"] = entry.version
+        before["balance"] = money.text(entry.balance_after - entry.amount, "USD")
+        after["balance"] = money.text(entry.balance_after, "USD")
+    return told | {"before": before, "after": after}
 
 
 async def put_new_scripts(database: Database) -> None:

@@ -303,7 +303,7 @@ async def test_an_esim_that_nobody_can_recharge_has_no_form(service: Service, de
     waiting = (await dealer.order("TEST-FAIL")).data
     await settled(dealer, waiting["orderNo"], "REFUNDED")
     page = await see(clerk, page_of(waiting))
-    assert "1 TEST-FAIL" in page and "Recharge this eSIM" not in page
+    assert "Plan Status Used Started TEST-FAIL" in page and "Recharge this eSIM" not in page
 
 
 async def test_a_package_that_is_sold_by_the_day_asks_for_days(service: Service, dealer: ApiClient, clerk: Browser):

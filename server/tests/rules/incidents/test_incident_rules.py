@@ -145,7 +145,7 @@ DAYS_AGO = NOW - timedelta(days=2, minutes=1)
         ({"worker_seen_at": None}, ["No worker has run yet: nothing is delivered, no webhook is sent"]),
         (
             {"queues": [Queued("UNCONFIRMED", 3, SIX, {"USD": 4 * USD, "EUR": 2 * USD}, "rt:near")]},
-            ["3 purchases at rt:near have been unconfirmed since 06:46: 2.00 EUR and 4.00 USD may be lost"],
+            ["3 purchases at rt:near are unconfirmed, the oldest since 06:46: 2.00 EUR and 4.00 USD may be lost"],
         ),
         (
             {"queues": [Queued("UNCONFIRMED", 1, SIX, {}, "rt:near")]},
@@ -154,7 +154,7 @@ DAYS_AGO = NOW - timedelta(days=2, minutes=1)
         ({"queues": [Queued("REFUNDS", 3, SIX, {"USD": USD})]}, []),
         (
             {"queues": [Queued("REFUNDS", 3, DAYS_AGO, {"USD": USD})]},
-            ["3 refunds have waited for a decision since 07:10: 1.00 USD"],
+            ["3 refunds wait for a decision, the oldest since 07:10: 1.00 USD"],
         ),
         ({"queues": [Queued("REFUNDS", 3, DAYS_AGO, {"USD": USD})], "queue_hours": 0.0}, []),
         (
@@ -163,7 +163,7 @@ DAYS_AGO = NOW - timedelta(days=2, minutes=1)
         ),
         (
             {"queues": [Queued("FAILED", 2, SIX, {"USD": USD})]},
-            ["2 failed orders have waited for a refund since 06:46: 1.00 USD"],
+            ["2 failed orders wait for a refund, the oldest since 06:46: 1.00 USD"],
         ),
         ({"stock": [LowStock("A", 10)]}, []),
         ({"stock": [LowStock("A", 3)]}, ["Package A is low on stock: 3 eSIMs left"]),

@@ -80,14 +80,14 @@ def _more_receivers(count: int) -> Incident | None:
 
 
 _TEXTS: Mapping[Queue, tuple[str, str]] = {
-    "UNCONFIRMED": ("purchase at {subject} has been unconfirmed", "purchases at {subject} have been unconfirmed"),
-    "FAILED": ("failed order has waited for a refund", "failed orders have waited for a refund"),
-    "REFUNDS": ("refund has waited for a decision", "refunds have waited for a decision"),
+    "UNCONFIRMED": ("purchase at {subject} has been unconfirmed", "purchases at {subject} are unconfirmed, the oldest"),
+    "FAILED": ("failed order has waited for a refund", "failed orders wait for a refund, the oldest"),
+    "REFUNDS": ("refund has waited for a decision", "refunds wait for a decision, the oldest"),
     "VOIDS": (
         "refund has waited for its supplier to cancel the eSIM",
-        "refunds have waited for suppliers to cancel the eSIMs",
+        "refunds wait for suppliers to cancel the eSIMs, the oldest",
     ),
-    "TOPUPS": ("top-up has waited for approval", "top-ups have waited for approval"),
+    "TOPUPS": ("top-up has waited for approval", "top-ups wait for approval, the oldest"),
 }
 _AT_ONCE: tuple[Kind, ...] = ("UNCONFIRMED", "FAILED")
 
