@@ -22,7 +22,7 @@ from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.refunds import refund
 from dealer_server.rules.refunds.refund import Reason
-from dealer_server.store.console import dealer
+from dealer_server.store.console import dealer, queues
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.orders import OrderRow
@@ -83,7 +83,9 @@ async def show_order(context: RequestContext) -> Html:
         blocked = await dealer.not_refundable(*key)
         history = await timeline.load(connection, order)
         remark = await console_orders.remark(*key)
-        in_review = await dealer.in_review(connection, context.tenant_id, [one.profile_id for one in order.profiles])
+        in_review = await queues.reviewed_profiles(
+            connection, [(context.tenant_id, one.profile_id) for one in order.profiles]
+        )
         suppliers = {row.code: row for row in await console_suppliers.list_suppliers(connection)}
         shown = [profile.profile_id for profile in order.profiles[:PROFILES]]
         mails = await buyer_mails.newest_of_profiles(connection, context.tenant_id, shown)

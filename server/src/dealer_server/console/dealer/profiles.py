@@ -28,7 +28,7 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Order
 from dealer_server.rules.refusal import SmsTooSoon
-from dealer_server.store.console import dealer
+from dealer_server.store.console import dealer, queues
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console.profiles import ProfileFilter, ProfileRow
 from dealer_server.store.notices import buyer_mails
@@ -87,7 +87,7 @@ async def show_profile(context: RequestContext) -> Html:
         suspension = await parts.suspender.offer(connection, order, view.profile.profile_id)
         possible = await parts.sms.possible(connection, *named)
         sent = await read_sms(connection, parts.data_keys, *named, LATEST_SMS)
-        in_review = await dealer.in_review(connection, context.tenant_id, [view.profile.profile_id])
+        in_review = await queues.reviewed_profiles(connection, [named])
         mailed = await buyer_mails.of_profile(connection, *named, LATEST_MAILS)
         history = await timeline.load_esim(connection, order, view.profile.profile_id)
         remark = await console_orders.remark(connection, context.tenant_id, order.order_id)

@@ -83,17 +83,15 @@ async def put_supplier(
 
 def _told(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Settings before and after, for the audit log: of a secret only whether it was replaced."""
-    hidden = "secret "  # how settings_texts begins one
+
+    def hidden(text: str, before: str) -> str:
+        if not text.startswith("secret "):  # how settings_texts begins one
+            return text
+        return "…" if before in ("", text) else "… (replaced)"
+
     return (
-        {name: "…" if text.startswith(hidden) else text for name, text in was.items()},
-        {
-            name: text
-            if not text.startswith(hidden)
-            else "… (replaced)"
-            if was.get(name, text) not in ("", text)
-            else "…"
-            for name, text in now.items()
-        },
+        {name: hidden(text, text) for name, text in was.items()},
+        {name: hidden(text, was.get(name, text)) for name, text in now.items()},
     )
 
 

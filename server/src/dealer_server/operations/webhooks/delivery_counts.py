@@ -15,9 +15,8 @@ class DeliveryCounts:
     """One per process."""
 
     def __init__(self) -> None:
-        self._counted_at: dict[
-            tuple[int, Filter], float
-        ] = {}  # of those that have more than MOST_COUNTED, oldest first
+        # When those were counted that have more than MOST_COUNTED, oldest first.
+        self._counted_at: dict[tuple[int, Filter], float] = {}
 
     async def count(self, connection: Connection, tenant_id: int, filter: Filter) -> int:
         """MOST_COUNTED + 1 where there are more than that, or were when they were last counted."""

@@ -172,17 +172,6 @@ async def refunds(
     return [RefundRow(**row) for row in rows]
 
 
-async def in_review(connection: Connection, tenant_id: int, profile_ids: Sequence[int]) -> frozenset[int]:
-    """Those of these profiles about whose refund an operator decides."""
-    rows = await connection.fetch(
-        "SELECT profile_id FROM refund_line WHERE tenant_id = $1 AND profile_id = ANY($2::bigint[])"
-        " AND way = 'REVIEW' AND status = 'PENDING'",
-        tenant_id,
-        profile_ids,
-    )
-    return frozenset(row["profile_id"] for row in rows)
-
-
 async def not_refundable(connection: Connection, tenant_id: int, order_id: int) -> dict[int, Reason]:
     """Profiles that something other than their order keeps from being refunded. CANCELLED: their supplier is asked to
     void them."""

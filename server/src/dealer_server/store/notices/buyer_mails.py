@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.rows import as_values, columns_of
 from dealer_server.db.session import Session
 from dealer_server.rules.brand.brand import Brand
 from dealer_server.rules.install.languages import Language
@@ -74,26 +75,23 @@ async def add(
 
 async def of_profile(connection: Connection, tenant_id: int, profile_id: int, limit: int) -> Sequence[BuyerMail]:
     """The newest first."""
-    rows = await connection.fetch(
-        f"SELECT {', '.join(BuyerMail._fields)} FROM buyer_mail WHERE tenant_id = $1 AND profile_id = $2"
-        " ORDER BY mail_id DESC LIMIT $3",
-        tenant_id,
-        profile_id,
-        limit,
-    )
-    return [BuyerMail(**row) for row in rows]
+    return await _of(connection, "profile_id", tenant_id, profile_id, limit)
 
 
 async def of_order(connection: Connection, tenant_id: int, order_id: int, limit: int) -> Sequence[BuyerMail]:
     """The newest first."""
+    return await _of(connection, "order_id", tenant_id, order_id, limit)
+
+
+async def _of(connection: Connection, key: str, tenant_id: int, id: int, limit: int) -> list[BuyerMail]:
     rows = await connection.fetch(
-        f"SELECT {', '.join(BuyerMail._fields)} FROM buyer_mail WHERE tenant_id = $1 AND order_id = $2"
+        f"SELECT {columns_of(BuyerMail)} FROM buyer_mail WHERE tenant_id = $1 AND {key} = $2"
         " ORDER BY mail_id DESC LIMIT $3",
         tenant_id,
-        order_id,
+        id,
         limit,
     )
-    return [BuyerMail(**row) for row in rows]
+    return as_values(BuyerMail, rows)
 
 
 async def orders_to(connection: Connection, tenant_id: int, mail: str, limit: int) -> list[int]:
