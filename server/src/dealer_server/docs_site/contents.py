@@ -8,6 +8,7 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 IMAGES = "docs/images"
 WRITTEN = "docs/reference.md"
+SDK = "sdk/README.md"
 EXAMPLES = ("examples/*.py", "examples/receivers/*.py", "examples/languages/*/[dD]ealer.*")
 _PROGRAMS = {".cs", ".go", ".java", ".mts", ".php", ".py", ".rb", ".sh"}  # not what a compiler left beside them
 
@@ -60,7 +61,7 @@ SECTIONS = (
     _section(
         "Languages",
         "code",
-        Entry("sdk/python", "Python", "sdk/README.md"),
+        Entry("sdk/python", "Python", SDK),
         _page("guides/typescript", "TypeScript"),
         _page("guides/other-languages", "Other languages"),
         _page("guides/mcp", "Agents (MCP)"),

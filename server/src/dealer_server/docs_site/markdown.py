@@ -25,6 +25,7 @@ _OUTSIDE = re.compile(r"[a-z]+:|#|/")
 _INNER_SLASH = re.compile(r"(?<=[^/<>])/(?=[^/<])")  # of code in HTML
 _LONG_LETTERS = 24
 _SUMMARY_LETTERS = 155
+_SENTENCES = re.compile(r"\S.{30,}[.?!](?= )")
 
 
 class Heading(NamedTuple):
@@ -54,7 +55,8 @@ class Rendered(NamedTuple):
         text = next((passage.text for passage in self.passages if passage.text), self.title)
         if len(text) <= _SUMMARY_LETTERS:
             return text
-        return text[:_SUMMARY_LETTERS].rpartition(" ")[0].rstrip(",;:") + " …"
+        sentences = _SENTENCES.match(text[:_SUMMARY_LETTERS])
+        return sentences[0] if sentences else text[:_SUMMARY_LETTERS].rpartition(" ")[0].rstrip(",;:") + " …"
 
 
 def linked(source: str, text: str) -> str:

@@ -4,6 +4,7 @@ import functools
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ NOT_FOUND = f"{BASE}/404.html"
 TITLE = "eSIM Dealer Open API"
 SUMMARY = "Sell eSIM data packages: order from a prepaid wallet, receive signed webhooks."
 _SMALLEST_ZIPPED = 1_000
+_SAMPLE = re.compile(r"^```python\n.*?^```$", re.DOTALL | re.MULTILINE)
 _STATIC = f"{BASE}/static/"
 _OF_THE_CONSOLE = ("console.css", "theme.js", "icon.svg")
 _MARKDOWN, _PLAIN = "text/markdown; charset=utf-8", "text/plain; charset=utf-8"
@@ -119,7 +121,10 @@ class _Site:
             yield Page(Entry(f"reference{operation.path}", operation.path), section, text, operation, aside)
 
     def home(self) -> str:
-        return self._render("home.html", title=TITLE, summary=SUMMARY, markdown_at=f"{BASE}.md")
+        sample = _SAMPLE.search((contents.root() / contents.SDK).read_text("utf-8"))
+        assert sample, f"{contents.SDK} begins with a program"
+        code = Markup(markdown.rendered(sample[0]).html)  # noqa: S704 (made of our own text)
+        return self._render("home.html", title=TITLE, summary=SUMMARY, markdown_at=f"{BASE}.md", sample=code)
 
     def not_found(self) -> str:
         return self._render("not_found.html", title="Page not found", summary="", markdown_at="")
