@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter, validators
 
-from dealer_server import error_reports, logs, settings
+from dealer_server import error_reports, settings
 from dealer_server.cli.command import AsJson
 from dealer_server.settings import CannotStart
 
@@ -130,6 +130,8 @@ async def work(*, metrics: str | None = None, processes: int | None = None) -> i
 
 def _configure_logs(opened: settings.Settings) -> None:
     """Raises CannotStart."""
+    from dealer_server import logs
+
     try:
         report = error_reports.opened(opened.sentry_dsn.get_secret_value(), opened.environment)
     except (error_reports.NotInstalled, ValueError) as error:
