@@ -64,11 +64,10 @@ async def test_a_supplier_that_is_paused_or_down_is_named_with_since_when(market
     order_no = (await market.client.order()).data["orderNo"]
     await market.becomes("SELECT reason FROM purchase", "INSUFFICIENT_FUNDS: 200007 as the test wants it")
     async with signed_in(market.service) as admin:
-        await set_supplier_status(database, "rt:near", "PAUSED", "test")
-        assert "200007 as the test wants it, paused since " in await summary(admin, order_no)
-        await market.rows("UPDATE supplier SET status = 'ACTIVE'")  # no worker is told of it yet
         await market.rows("UPDATE supplier_health SET up = false, since = '2026-11-20 06:46Z' WHERE code = 'rt:near'")
         assert "200007 as the test wants it, down since 20 Nov 2026, 06:46:00, next" in await summary(admin, order_no)
+        await set_supplier_status(database, "rt:near", "PAUSED", "test")
+        assert "200007 as the test wants it, paused since " in await summary(admin, order_no)
 
 
 async def test_what_failed_is_named_with_its_reason_and_made_again(market: PurchaseFixture):
