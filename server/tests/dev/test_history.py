@@ -11,7 +11,7 @@ import httpx2
 import msgspec
 import pytest
 
-from dealer_server.dev import catalogue, history, lives, payments, receivers
+from dealer_server.dev import calls, catalogue, history, lives, payments, receivers
 from dealer_server.dev.run import Demo
 from dealer_server.rules.lifecycle.use import USES, use
 from dealer_server.rules.money import money
@@ -54,6 +54,15 @@ def test_orders_fill_the_days_before_now_and_no_two_profiles_have_the_same_id():
 def test_every_folder_begins_with_the_same_business():
     first, again = (history.sold(history.DEMO, PACKAGES, 5, NOW) for _ in range(2))
     assert first == again != history.sold(history.OTHERS[0], PACKAGES, 5, NOW)
+
+
+def test_each_order_was_a_call_that_wrote_and_none_of_its_questions_lies_ahead():
+    orders = [lives.lived(order, n, NOW) for n, order in enumerate(history.sold(history.DEMO, PACKAGES, 5, NOW), 1)]
+    found = calls.spreads(orders, NOW)
+    assert found == calls.spreads(orders, NOW)
+    assert sum(sum(spread) for (_, writes), spread in found.items() if writes) == len(orders)
+    assert sum(sum(spread) for (_, writes), spread in found.items() if not writes) > len(orders)
+    assert max(minute for minute, _ in found) <= NOW
 
 
 def test_esims_live_as_their_orders_ids_tell_and_in_every_way_there_is():
@@ -127,17 +136,24 @@ async def test_dev_begins_with_it_and_goes_on_from_there(folder: Path):
             assert audited.status == 0, audited.out
             attempts = await _last_attempts_of_resent(said.env["DATABASE_URL"])
             assert len(attempts) > 10 and set(attempts) == {200}
+            [(minutes,)] = await _fetch(said.env["DATABASE_URL"], "SELECT count(*) FROM api_minute WHERE process = 0")
+            assert minutes > counted[0]
     assert counted[1] == counted[0] + 1 > 20
 
 
 async def _last_attempts_of_resent(dsn: str) -> list[int]:
+    rows = await _fetch(
+        dsn,
+        "SELECT last.http_status FROM webhook_delivery d CROSS JOIN LATERAL ("
+        " SELECT http_status FROM webhook_attempt a WHERE a.tenant_id = d.tenant_id"
+        " AND a.delivery_id = d.delivery_id ORDER BY number DESC LIMIT 1) last WHERE d.trigger = 'RESEND'",
+    )
+    return [row["http_status"] for row in rows]
+
+
+async def _fetch(dsn: str, sql: str) -> list[asyncpg.Record]:
     connection = await asyncpg.connect(dsn)
     try:
-        rows = await connection.fetch(
-            "SELECT last.http_status FROM webhook_delivery d CROSS JOIN LATERAL ("
-            " SELECT http_status FROM webhook_attempt a WHERE a.tenant_id = d.tenant_id"
-            " AND a.delivery_id = d.delivery_id ORDER BY number DESC LIMIT 1) last WHERE d.trigger = 'RESEND'"
-        )
+        return await connection.fetch(sql)
     finally:
         await connection.close()
-    return [row["http_status"] for row in rows]

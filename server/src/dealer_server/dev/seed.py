@@ -12,7 +12,7 @@ from dealer_server import audit_context, clock, store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
-from dealer_server.dev import catalogue, history, lives, payments, receivers
+from dealer_server.dev import calls, catalogue, history, lives, payments, receivers
 from dealer_server.dev.history import Dealer
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
@@ -25,6 +25,7 @@ from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.settings import Settings
 from dealer_server.store.audit.audit_log import record_act
+from dealer_server.store.past import calls as past_calls
 from dealer_server.store.past import orders as past_orders
 from dealer_server.store.past import webhooks as past_webhooks
 from dealer_server.store.past.orders import Entry, PastOrder
@@ -71,6 +72,7 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
             links = Links(opened.base_url, opened.ios_install_url, opened.android_install_url)
             dealers = [PastDealer(one.tenant_id, one.orders, receivers.of(one.dealer, receiving, now)) for one in made]
             await past_webhooks.write(connection, keys, links, dealers)
+            await past_calls.write(connection, calls.spreads((order for one in made for order in one.orders), now))
             await _record_reviews(connection, made)
             return made[0].app_key
 
