@@ -58,11 +58,13 @@ def test_every_folder_begins_with_the_same_business():
 
 def test_each_order_was_a_call_that_wrote_and_none_of_its_questions_lies_ahead():
     orders = [lives.lived(order, n, NOW) for n, order in enumerate(history.sold(history.DEMO, PACKAGES, 5, NOW), 1)]
-    found = calls.spreads(orders, NOW)
-    assert found == calls.spreads(orders, NOW)
-    assert sum(sum(spread) for (_, writes), spread in found.items() if writes) == len(orders)
-    assert sum(sum(spread) for (_, writes), spread in found.items() if not writes) > len(orders)
-    assert max(minute for minute, _ in found) <= NOW
+    made = calls.made(orders, NOW)
+    assert [call.at for call in made] == sorted(call.at for call in made) and made[-1].at <= NOW
+    assert sum(call.writes for call in made) == len(orders) < len(made) / 2
+    assert sum(sum(spread) for spread in calls.spreads(made).values()) == len(made)
+    served = calls.served(history.DEMO, 1, made)
+    assert len({call.request_id for call in served}) == len({call.trace_id for call in served}) == len(made)
+    assert [call.at for call in calls.made(orders, NOW)] == [call.at for call in made]
 
 
 def test_esims_live_as_their_orders_ids_tell_and_in_every_way_there_is():
@@ -132,6 +134,8 @@ async def test_dev_begins_with_it_and_goes_on_from_there(folder: Path):
                 given = ("--tenant", tenants[dealer.name], "--state", "DELIVERED", "--since", "8h", "--yes", "--wait")
                 resent = await run("webhook", "resend", *given, env=env)
                 assert resent.status == 0, resent.out
+            price_lists = await run("price-list", "list", "--json", env=env)
+            assert {json.loads(line)["name"] for line in price_lists.out.splitlines()} == {"Partners", "Small shops"}
             audited = await run("audit", env=env)
             assert audited.status == 0, audited.out
             attempts = await _last_attempts_of_resent(said.env["DATABASE_URL"])

@@ -39,11 +39,12 @@ class Dealer(NamedTuple):
     asks: bool = False
 
 
-DEMO = Dealer("Demo dealer", 20, balance=1_000, seed=20, tops_up=500)
+DEMO = Dealer("Demo dealer", 20, balance=1_000, seed=20, tops_up=500, receives_days=21, refuses_each=37)
 OTHERS = (
     Dealer("Alpine Travel", 28, balance=2_480, seed=30, tops_up=1_000, receives_days=14),
     Dealer("Harbour Mobile", 9, balance=315, seed=40, tops_up=250, receives_days=9, refuses_each=11, asks=True),
 )
+ALL = (DEMO, *OTHERS)
 
 
 def sold(dealer: Dealer, packages: Mapping[str, Package], days: int, now: datetime) -> list[Sold]:

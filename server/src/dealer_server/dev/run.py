@@ -77,7 +77,7 @@ async def run(
     try:
         opened = _settings(folder, database.dsn, api.getsockname()[1], speed)
         await _migrate(database.dsn, distributed=on_cluster)
-        async with receivers.running(history.OTHERS) as receiving:
+        async with receivers.running(history.ALL) as receiving:
             demo = await _seeded(opened, days, receiving)
             bound = Listening(api, listening.console(opened), supplier_events=listening.supplier_events(opened))
             with instance.announced(demo.base_url, demo.env):
@@ -133,8 +133,8 @@ async def _seeded(opened: Settings, days: int, receiving: str) -> Demo:
         if demo := tenants.get(history.DEMO.name):
             app_key = demo.app_key
             await seed.put_new_scripts(database)
-            others = [(one, int(tenants[one.name].tenant_id)) for one in history.OTHERS if one.name in tenants]
-            await receivers.move(database, others, receiving, clock.now)
+            dealers = [(one, int(tenants[one.name].tenant_id)) for one in history.ALL if one.name in tenants]
+            await receivers.move(database, dealers, receiving, clock.now)
         else:
             app_key = await seed.seed(database, opened, days, receiving)
         async with database.connection() as connection:

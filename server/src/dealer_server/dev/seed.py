@@ -12,7 +12,7 @@ from dealer_server import audit_context, clock, store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
-from dealer_server.dev import calls, catalogue, history, lives, payments, receivers
+from dealer_server.dev import calls, catalogue, history, lives, payments, price_lists, receivers
 from dealer_server.dev.history import Dealer
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
@@ -28,6 +28,7 @@ from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.past import calls as past_calls
 from dealer_server.store.past import orders as past_orders
 from dealer_server.store.past import webhooks as past_webhooks
+from dealer_server.store.past.calls import PastCaller
 from dealer_server.store.past.orders import Entry, PastOrder
 from dealer_server.store.past.webhooks import PastDealer
 from dealer_server.store.wallets.topup import Topup
@@ -56,6 +57,8 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
     since = now - timedelta(days=days, hours=1) if days else None
     with audit_context.acting_at(since):
         await put_packages(database, tuple(packages.values()), "dev", clock.now)
+        if since is not None:
+            await price_lists.put(database, packages)
         async with database.connection() as connection:
             keys = await store.data_key.load(connection, opened.master_keys)
             free = await store.stock.count_free(connection, DEMO_STOCK)
@@ -66,13 +69,15 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
             if since is None:
                 return (await _create(connection, opened, history.DEMO, [], 0)).app_key
             made = [
-                await _with_past(connection, opened, keys, dealer, packages, (since, now))
-                for dealer in (history.DEMO, *history.OTHERS)
+                await _with_past(connection, opened, keys, dealer, packages, (since, now)) for dealer in history.ALL
             ]
+            await price_lists.assign(
+                connection, next(one.tenant_id for one in made if one.dealer is price_lists.DEALER)
+            )
             links = Links(opened.base_url, opened.ios_install_url, opened.android_install_url)
             dealers = [PastDealer(one.tenant_id, one.orders, receivers.of(one.dealer, receiving, now)) for one in made]
             await past_webhooks.write(connection, keys, links, dealers)
-            await past_calls.write(connection, calls.spreads((order for one in made for order in one.orders), now))
+            await _write_calls(connection, made, now)
             await _record_reviews(connection, made)
             return made[0].app_key
 
@@ -108,6 +113,15 @@ async def _create(
     )
     created = await create_within(connection, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now)
     return _Made(dealer, int(created.tenant_id), created.app_key, orders)
+
+
+async def _write_calls(connection: Connection, made: Sequence[_Made], now: datetime) -> None:
+    of_each = [calls.made(one.orders, now) for one in made]
+    callers = [
+        PastCaller(one.app_key, calls.served(one.dealer, one.tenant_id, own))
+        for one, own in zip(made, of_each, strict=True)
+    ]
+    await past_calls.write(connection, callers, calls.spreads(call for own in of_each for call in own))
 
 
 async def _record_reviews(connection: Connection, made: Sequence[_Made]) -> None:
