@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import NamedTuple
 
+from dealer_server.dev import wholesalers
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.delivery.delivery import Codes, Failed
-from dealer_server.rules.esim import iccid
 from dealer_server.rules.lifecycle import lifecycle
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle
 from dealer_server.rules.lifecycle.report import Report
@@ -76,16 +76,15 @@ def lived(sold: Sold, number: int, now: datetime) -> PastOrder:
 
 def _placed(sold: Sold, number: int) -> Order:
     profiles = tuple(Profile(sold.order_id + at) for at in range(sold.quantity))
-    item = Item(0, sold.package.package_code, "simulated", sold.quantity, 1, sold.package.price, sold.order_id, "PAID",
-                profiles)  # fmt: skip
+    code, supplier = sold.package.package_code, wholesalers.FIRST.code
+    item = Item(0, code, supplier, sold.quantity, 1, sold.package.price, sold.order_id, "PAID", profiles)
     at = identity.created_at(sold.order_id)
     return Order(0, sold.order_id, f"shop-{number}", "USD", sold.amount, 0, "PAID", "PENDING", "PAID", 1, at, (item,))
 
 
 def _codes(profile_id: int, package: Package) -> Codes:
-    digits = f"89009{profile_id % 10**14:014d}"
-    code = f"LPA:1$rsp.sandbox.example${secrets.token_hex(13).upper()}"
-    return Codes(digits + iccid.luhn_digit(digits), code, secrets.token_urlsafe(16),
+    code = f"LPA:1$rsp.wholesale.example${secrets.token_hex(13).upper()}"
+    return Codes(wholesalers.past_iccid(profile_id), code, secrets.token_urlsafe(16),
                  data_total_bytes=package.data_bytes)  # fmt: skip
 
 

@@ -43,8 +43,8 @@ def _refuses(dealer: Dealer, delivery_id: int, number: int) -> bool:
 
 
 @asynccontextmanager
-async def running(dealers: Sequence[Dealer]) -> AsyncIterator[str]:
-    """Gives its address."""
+async def running(dealers: Sequence[Dealer], routes: Sequence[web.RouteDef] = ()) -> AsyncIterator[str]:
+    """Gives its address. `routes`: what it answers besides."""
     by_seed = {str(dealer.seed): dealer for dealer in dealers}
 
     async def receive(request: web.Request) -> web.Response:
@@ -57,6 +57,7 @@ async def running(dealers: Sequence[Dealer]) -> AsyncIterator[str]:
 
     app = web.Application()
     app.router.add_post(PATH, receive)
+    app.add_routes(routes)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

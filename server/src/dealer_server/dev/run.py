@@ -14,7 +14,7 @@ from dealer_server import clock, logs, settings, sockets, store
 from dealer_server.db.connection import connect
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import KEY_BYTES, credential_context
-from dealer_server.dev import cluster, embedded, history, instance, receivers, seed
+from dealer_server.dev import cluster, embedded, history, instance, receivers, seed, wholesalers
 from dealer_server.operations.tenants.list import list_tenants
 from dealer_server.operations.users import accounts
 from dealer_server.operations.users.password import Passwords
@@ -77,7 +77,8 @@ async def run(
     try:
         opened = _settings(folder, database.dsn, api.getsockname()[1], speed)
         await _migrate(database.dsn, distributed=on_cluster)
-        async with receivers.running(history.ALL) as receiving:
+        suppliers = wholesalers.RtServer(seed.sold_packages())
+        async with receivers.running(history.ALL, suppliers.routes()) as receiving:
             demo = await _seeded(opened, days, receiving)
             bound = Listening(api, listening.console(opened), supplier_events=listening.supplier_events(opened))
             with instance.announced(demo.base_url, demo.env):
@@ -135,6 +136,7 @@ async def _seeded(opened: Settings, days: int, receiving: str) -> Demo:
             await seed.put_new_scripts(database)
             dealers = [(one, int(tenants[one.name].tenant_id)) for one in history.ALL if one.name in tenants]
             await receivers.move(database, dealers, receiving, clock.now)
+            await seed.move_suppliers(database, opened, receiving)
         else:
             app_key = await seed.seed(database, opened, days, receiving)
         async with database.connection() as connection:

@@ -12,7 +12,7 @@ from dealer_server import audit_context, clock, store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
-from dealer_server.dev import calls, catalogue, history, lives, payments, price_lists, receivers
+from dealer_server.dev import calls, catalogue, history, lives, payments, price_lists, purchases, receivers, wholesalers
 from dealer_server.dev.history import Dealer
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
@@ -27,6 +27,7 @@ from dealer_server.settings import Settings
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.past import calls as past_calls
 from dealer_server.store.past import orders as past_orders
+from dealer_server.store.past import purchases as past_purchases
 from dealer_server.store.past import webhooks as past_webhooks
 from dealer_server.store.past.calls import PastCaller
 from dealer_server.store.past.orders import Entry, PastOrder
@@ -57,11 +58,13 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
     since = now - timedelta(days=days, hours=1) if days else None
     with audit_context.acting_at(since):
         await put_packages(database, tuple(packages.values()), "dev", clock.now)
-        if since is not None:
-            await price_lists.put(database, packages)
         async with database.connection() as connection:
             keys = await store.data_key.load(connection, opened.master_keys)
             free = await store.stock.count_free(connection, DEMO_STOCK)
+        if since is not None:
+            await price_lists.put(database, packages)
+            await wholesalers.put(database, keys, receiving, opened.base_url)
+            await wholesalers.put_routes(database, sold_packages())
         if not free:
             await load_stock.load_stock(database, keys, DEMO_STOCK, _stock_file(), "dev")
 
@@ -73,6 +76,9 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
             ]
             await price_lists.assign(
                 connection, next(one.tenant_id for one in made if one.dealer is price_lists.DEALER)
+            )
+            await past_purchases.write(
+                connection, [row for one in made for row in purchases.purchases(one.tenant_id, one.orders, packages)]
             )
             links = Links(opened.base_url, opened.ios_install_url, opened.android_install_url)
             dealers = [PastDealer(one.tenant_id, one.orders, receivers.of(one.dealer, receiving, now)) for one in made]
@@ -150,6 +156,21 @@ def _review(topup: Topup, entry: Entry | None) -> dict[str, object]:
         before["balance"] = money.text(entry.balance_after - entry.amount, "USD")
         after["balance"] = money.text(entry.balance_after, "USD")
     return told | {"before": before, "after": after}
+
+
+def sold_packages() -> Mapping[str, Package]:
+    """The packages that made-up dealers buy and that made-up suppliers make."""
+    packages = {package.package_code: package for package in catalogue.catalogue("test")}
+    return {code: packages[code] for code in history.POPULAR}
+
+
+async def move_suppliers(database: Database, opened: Settings, address: str) -> None:
+    """Each start has another port: made-up suppliers, where this data folder has them, are called at `address`."""
+    async with database.connection() as connection:
+        known = await store.supplier.codes(connection)
+        keys = await store.data_key.load(connection, opened.master_keys)
+    if wholesalers.FIRST.code in known:
+        await wholesalers.put(database, keys, address, opened.base_url)
 
 
 async def put_new_scripts(database: Database) -> None:

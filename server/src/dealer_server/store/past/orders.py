@@ -17,6 +17,7 @@ from dealer_server.store.wallets.topup import Topup
 from esim_dealer.wire.vocabulary import EventType
 
 DIGEST = bytes(16)
+_SIMULATED = "simulated"  # goes on with the lives of eSIMs, whoever made them
 Rows = list[tuple[Any, ...]]
 
 
@@ -172,7 +173,7 @@ def _profiles(past: PastOrder, tenant_id: int, keys: DataKeys) -> Rows:
 def _lives(past: PastOrder) -> Rows:
     return [
         (
-            one.profile_id, past.order.order_id, 0, past.order.items[0].supplier, one.iccid, life.unused_until,
+            one.profile_id, past.order.order_id, 0, _SIMULATED, one.iccid, life.unused_until,
             life.plan_seconds, life.smdp_at, life.esim_at, life.ended_at, life.valid_until, life.live_status,
             life.live_at, life.suspended_word_at, life.resumed_word_at, past.reported.get(one.profile_id),
             past.delivered_at, lifecycle.next_due(one, life, None, timed=True),
