@@ -114,6 +114,12 @@ async def test_without_scripts_a_page_finds_a_dealer_for_a_filter(service: Servi
     assert 'href="/console/orders?package=TEST-OK"' in found
 
 
+async def test_small_packages_stand_before_large_ones(admin: Browser) -> None:
+    found = (await admin.get("/console/lookup/packages?q=FR-")).text
+    codes = re.findall(r"\bFR-(\d+)GB-\w+\b", found)
+    assert [int(code) for code in dict.fromkeys(codes)] == sorted({int(code) for code in codes}) and "10" in codes
+
+
 @pytest.mark.parametrize("path", ["orders?from=2026-99-99", "orders?status=NONE", "profiles?state=NONE", "audit?to=x"])
 async def test_a_filter_that_is_not_valid_is_marked_and_can_be_cleared(admin: Browser, path: str) -> None:
     page = (await admin.get(f"/console/{path}")).text

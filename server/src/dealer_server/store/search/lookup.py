@@ -42,12 +42,15 @@ async def called(connection: Connection, name: str) -> list[Dealer]:
 
 
 async def packages(connection: Connection, text: str, limit: int) -> Sequence[tuple[str, str]]:
-    """(code, name) of those that a part of the code or the name fits; the most alike first. All by code for ""."""
+    """(code, name) of those that a part of the code or the name fits; the most alike first, then as their list is
+    sorted. All of them for ""."""
     rows = await connection.fetch(
         "SELECT package_code, document ->> 'package_name' AS name FROM package"
         " WHERE position(lower($1) IN lower(package_code)) > 0"
         "  OR position(lower($1) IN lower(document ->> 'package_name')) > 0"
-        " ORDER BY package_code <> $1, NOT starts_with(lower(package_code), lower($1)), package_code LIMIT $2",
+        " ORDER BY package_code <> $1, NOT starts_with(lower(package_code), lower($1)),"
+        "  lower(substring(document ->> 'package_name' FROM '^[^0-9]*')), (document ->> 'data_bytes')::bigint,"
+        "  (document ->> 'duration')::int, package_code LIMIT $2",
         text,
         limit,
     )
