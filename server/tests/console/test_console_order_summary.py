@@ -160,7 +160,7 @@ async def test_a_refund_in_review_leads_to_where_it_is_decided(service: Service,
     await dealer.delivered(order_no)
     await dealer.post("/esim/refund", {"orderNo": order_no})
     said = await summary(admin, order_no)
-    assert "waits for your decision" in said and "Review" in said
+    assert "Decide the refund of 1.80 USD" in said and "Approve" in said and "Reject" in said
     async with signed_in(service, "finance", dealer.tenant_id) as clerk:
         assert "A refund of 1.80 USD waits for the operator's decision" in await see(clerk, page_of(order_no))
 

@@ -12,6 +12,7 @@ from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
 from support.console.operator_pages import acts, does, fill, see, text_of
+from support.patience import found
 
 QUEUE = "/console/refunds"
 
@@ -108,6 +109,66 @@ async def test_each_refund_stands_in_one_tab_with_its_policy_and_in_its_file(
     assert number not in await see(admin, QUEUE)
     assert number in await see(admin, f"{QUEUE}?status=REFUNDING") and "Being refunded 1" in await see(admin, QUEUE)
     assert number in (await admin.get(f"{QUEUE}.csv?status=REFUNDING")).text
+
+
+async def test_a_refund_is_decided_on_the_page_of_its_order(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    number, order_no = await in_review(dealer)
+    page = f"/console/orders/{order_no}"
+    shown = await see(admin, page)
+    told = shown.partition("Decide the refund of 1.80 USD")[2].partition("transactionId")[0]
+    assert "by the dealer, by API" in told and "Within policy" in told and "Supplier cost Not known" in told
+    assert "Not installed" in told and number in told and "Refund in review" in shown.partition("Timeline")[2]
+    assert "Being refunded" not in shown
+    sent = await fill(admin, f"{QUEUE}/{number}/reject", page="order", reason="after 30 days")
+    assert sent.headers["location"] == page
+    assert "Decide the refund" not in await see(admin, page)
+
+    async def rejected() -> str | None:
+        after = await see(admin, page)
+        return after if f"Refund {number} rejected" in after else None
+
+    assert "after 30 days" in await found(rejected)
+
+
+async def test_what_was_used_stands_against_a_refund_where_it_is_decided(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    _, order_no = await in_review(dealer)
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "UPDATE profile SET data_usage_bytes = 2000000 WHERE tenant_id = $1 AND order_id = $2",
+            dealer.tenant_id,
+            identity.order_id(order_no),
+        )
+    told = (await see(admin, f"/console/orders/{order_no}")).partition("Decide the refund")[2]
+    assert told.index("Outside policy: 1 used") < told.index("Timeline") and "1.91 MB of" in told
+    async with signed_in(service, "support") as support:
+        looked = await see(support, f"/console/orders/{order_no}")
+        assert "In review: refund of" in looked and "Admins and finance decide" in looked and "Approve" not in looked
+
+
+async def test_the_number_of_a_refund_leads_to_its_order(
+    service: Service, dealer: ApiClient, stranger: ApiClient, admin: Browser
+) -> None:
+    number, order_no = await in_review(dealer)
+    sent = await admin.get(f"{QUEUE}/{number}")
+    assert (sent.status_code, sent.headers["location"]) == (303, f"/console/orders/{order_no}#{number}")
+    for nonsense in ("R261129000000000000", "nothing"):
+        assert (await admin.get(f"{QUEUE}/{nonsense}")).status_code == 404
+    async with signed_in(service, "admin", dealer.tenant_id) as own:
+        assert (await own.get(f"{QUEUE}/{number}")).status_code == 303
+    async with signed_in(service, "admin", stranger.tenant_id) as another:
+        assert (await another.get(f"{QUEUE}/{number}")).status_code == 404
+
+
+async def test_who_at_the_console_asked_for_a_refund_is_named(dealer: ApiClient, admin: Browser) -> None:
+    order = await two_lines(dealer)
+    page = f"/console/orders/{order['orderNo']}"
+    await does(admin, f"{page}/refund", item_no=order["items"][1]["itemNo"], reason="late")
+    told = (await see(admin, page)).partition("Timeline")[2]
+    assert "requested by the dealer" not in told and "Refund of 1.80 USD requested by" in told and "late" in told
 
 
 async def test_many_are_approved_at_once(service: Service, dealer: ApiClient, admin: Browser) -> None:

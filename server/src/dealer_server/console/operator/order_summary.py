@@ -121,17 +121,10 @@ def _ailing(supplier: SupplierRow | None) -> tuple[str, datetime | None]:
 
 
 def _of_refunds(history: History) -> Iterator[Concern[Acts]]:
+    """Those that an operator decides have a card of their own (decisions.py)."""
     for refund in history.refunds:
-        if refund.status != "REFUNDING":
-            continue
-        amount = money.shown(refund.amount, history.order.currency)
-        in_review = sum(line.way == "REVIEW" and line.status == "PENDING" for line in refund.lines)
-        if in_review:
-            link = Link("Review", "/console/refunds")
-            yield Concern(
-                "waiting", f"A refund of {amount} waits for your decision", many(in_review, "eSIM"), link=link
-            )
-        else:
+        if refund.status == "REFUNDING" and not refund.waits_for_review:
+            amount = money.shown(refund.amount, history.order.currency)
             what = "the recharge" if history.order.recharges is not None else "the eSIM"
             yield Concern("waiting", f"A refund of {amount} waits for the supplier to cancel {what}")
 

@@ -8,7 +8,7 @@ from dealer_server.console.find import choice
 from dealer_server.console.find import orders as find_orders
 from dealer_server.console.find.choice import Choice
 from dealer_server.console.find.orders import ORDERS
-from dealer_server.console.operator import costs, failures, order_summary, timeline
+from dealer_server.console.operator import costs, decisions, failures, order_summary, timeline
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.permissions import OPERATOR_FINANCE, OPERATOR_SUPPORT, OPERATORS, permissions
@@ -82,12 +82,14 @@ async def show_order(context: RequestContext) -> Html:
         routes = await purchase.routes(connection, [item.package_code for item in history.order.items])
         blocked = await not_refundable(connection, owner.tenant_id, owner.order_id)
         paid = await cost.of_lines(connection, owner.tenant_id, _span(history.order))
+        to_decide = await decisions.of_order(connection, history)
     order = history.order
     margins = costs.of_lines(order, paid)
     refundable = [item for item in order.items if any(refuse(profile, blocked) is None for profile in item.profiles)]
     return Html(
         order=order,
         failure=failures.of(history, routes),
+        decisions=to_decide,
         margins=margins,
         margin=costs.of_order(margins, order),
         concerns=order_summary.concerns(history, suppliers, routes),

@@ -26,6 +26,7 @@ class Load(Protocol[T]):
     ) -> Awaitable[list[T]]: ...
 
 
+More = Callable[[Connection, Sequence[T]], Awaitable[dict[str, Any]]]
 TOPUPS = "/console/topups"
 TOPUP_TABS = ("PENDING", "APPROVED", "REJECTED", "CANCELLED", "ALL")
 COLUMNS: Mapping[str, Callable[[TopupRow], str]] = {
@@ -113,14 +114,17 @@ async def listed(
     load: Load[T],
     id_of: Callable[[T], int],
     word: str,
+    more: More[T] | None = None,
     **fields: Any,
 ) -> Html:
-    """One tab of a queue of what `word` says, with these fields. The first tab is what waits, the oldest first."""
+    """One tab of a queue of what `word` says, with these fields and what `more` reads of its rows. The first tab is
+    what waits, the oldest first."""
     tab = params.one_of(context.query, "status", tabs) or tabs[0]
     status, seen = None if tab == "ALL" else tab, params.number(context.query, "before")
     order = params.order(context, path, CREATED, OLDEST_FIRST if tab == tabs[0] else NEWEST_FIRST)
     async with context.parts.database.connection() as connection:
         rows = await load(connection, status, seen, PAGE_SIZE + 1, oldest_first=not order.descending)
+        fields |= await more(connection, rows[:PAGE_SIZE]) if more else {}
     following = id_of(rows[PAGE_SIZE - 1]) if len(rows) > PAGE_SIZE else None
     pager = params.pager(context, path, following, shown=min(len(rows), PAGE_SIZE), word=word)
     export = params.address(f"{path}.csv", {"status": tab})

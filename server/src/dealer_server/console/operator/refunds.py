@@ -1,8 +1,10 @@
 """Refunds that wait for an operator: each with what speaks for and against it, decided one by one or many at once."""
 
-from collections.abc import Callable, Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
+from dealer_server.console.find.orders import ORDERS
+from dealer_server.console.operator import decisions
 from dealer_server.console.operator.queues import exported, listed, refunds_in_review, tab_counts
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
@@ -10,6 +12,7 @@ from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_FINANCE, OPERATORS
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Download, Html, Redirect, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.operations.errors import OperatorError, require_reason
 from dealer_server.operations.refunds import review
 from dealer_server.rules.money import money
@@ -59,9 +62,16 @@ async def refunds(context: RequestContext) -> Html:
         queues.refunds,
         lambda row: row.refund_id,
         "refund",
+        _decisions,
         waiting=waiting,
         counts=tab_counts(TABS, found),
     )
+
+
+async def _decisions(connection: Connection, rows: Sequence[RefundRow]) -> dict[str, Any]:
+    """What is known of those that an operator decides."""
+    found = await decisions.of_rows(connection, [row for row in rows if row.review])
+    return {"decisions": {one.row.refund_id: one for one in found}}
 
 
 @download(f"{REFUNDS}.csv", OPERATORS, listing=True)
@@ -74,15 +84,20 @@ async def export(context: RequestContext) -> Download:
 @action(f"{REFUNDS}/{{number}}/approve", OPERATOR_FINANCE)
 async def approve_refund(context: RequestContext) -> Redirect:
     number = context.path["number"]
-    await _decide(context, number, "approve", "")
-    return Redirect(REFUNDS, f"{number} is approved; the credit follows")
+    order_id = await _decide(context, number, "approve", "")
+    return Redirect(_after(context, order_id), f"{number} is approved; the credit follows")
 
 
 @action(f"{REFUNDS}/{{number}}/reject", OPERATOR_FINANCE)
 async def reject_refund(context: RequestContext) -> Redirect:
     number = context.path["number"]
-    await _decide(context, number, "reject", context.form.get("reason", ""))
-    return Redirect(REFUNDS, f"{number} is rejected")
+    order_id = await _decide(context, number, "reject", context.form.get("reason", ""))
+    return Redirect(_after(context, order_id), f"{number} is rejected")
+
+
+def _after(context: RequestContext, order_id: int) -> str:
+    """The page that it was decided on."""
+    return f"{ORDERS}/{identity.order_no(order_id)}" if context.form.get("page") == "order" else REFUNDS
 
 
 @action(f"{REFUNDS}/selected", OPERATOR_FINANCE, "operator/refund_selection.html")
@@ -119,10 +134,9 @@ def _verdict(form: Mapping[str, str]) -> Verdict:
     return "reject" if form.get("verdict") == "reject" else "approve"
 
 
-async def _decide(context: RequestContext, number: str, verdict: Verdict, reason: str) -> None:
-    """Raises OperatorError."""
+async def _decide(context: RequestContext, number: str, verdict: Verdict, reason: str) -> int:
+    """The orderId. Raises OperatorError."""
     database, author = context.parts.database, context.author
     if verdict == "approve":
-        await review.approve_refund(database, number, author, lambda: context.now)
-    else:
-        await review.reject_refund(database, number, reason, author, lambda: context.now)
+        return (await review.approve_refund(database, number, author, lambda: context.now)).order_id
+    return (await review.reject_refund(database, number, reason, author, lambda: context.now)).order_id

@@ -173,19 +173,20 @@ def _suspensions(suspensions: Sequence[Suspension]) -> Iterator[Event]:
 def _refunds(history: History) -> Iterator[Event]:
     for refund in history.refunds:
         number, amount = identity.refund_no(refund.refund_id), money.shown(refund.amount, history.order.currency)
-        waiting = sum(line.way == "REVIEW" and line.status == "PENDING" for line in refund.lines)
         esims = [_esim(history, line.profile_id) for line in refund.lines]
         facts = [("refund", number), ("eSIMs" if esims[1:] else "eSIM", some_text(esims))]
-        text = _waiting(waiting, len(esims)) if waiting else ""
-        state = refund.status if refund.settled_at is None else ""
-        yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} requested", state, text, facts)
+        state = "" if refund.settled_at else "REVIEW" if refund.waits_for_review else refund.status
+        title = f"Refund of {amount} requested by {asked_by(refund.author, 'the dealer')}"
+        anchor = "" if refund.waits_for_review else number  # else of the card in which it is decided
+        yield Event(refund.created_at, "receipt-refund", title, state, refund.remark or "", facts, anchor=anchor)
         if refund.settled_at is not None and refund.status == "REJECTED":
             why = "; ".join(refusal.reason for refusal in history.refusals.get(refund.refund_id, ()))
             yield Event(refund.settled_at, "receipt-refund", f"Refund {number} rejected", refund.status, why)
 
 
-def _waiting(count: int, all_of_them: int) -> str:
-    return "It waits for an operator" if all_of_them == 1 else f"{count} of {all_of_them} eSIMs wait for an operator"
+def asked_by(author: str, dealer: str) -> str:
+    """Who asked for a refund: its dealer, an operator by name, or the service because the delivery failed."""
+    return {"dealer": dealer, "system": "the service"}.get(author, author.removeprefix("console:"))
 
 
 def _deliveries(history: History) -> Iterator[Event]:

@@ -99,14 +99,17 @@ def without(address: str, names: str) -> str:
     return f"{path}?{kept}" if kept else path
 
 
-_ORDER_LINK = Markup('<a href="/console/orders/{0}">{0}</a>')
-_order_no = re.compile(r"\b(D[0-9]{18})\b")
+_LINK = Markup('<a href="/console/{0}/{1}">{1}</a>')
+_number = re.compile(r"\b([DR][0-9]{18})\b")
 
 
 def linked(text: str) -> Markup:
-    """A text for people, escaped, in which order numbers are links."""
-    parts = _order_no.split(text)  # every second one is an order number
-    return Markup("").join(_ORDER_LINK.format(part) if at % 2 else part for at, part in enumerate(parts))
+    """A text for people, escaped, in which numbers of orders and refunds are links."""
+    parts = _number.split(text)  # every second one is a number
+    return Markup("").join(
+        _LINK.format("orders" if part[0] == "D" else "refunds", part) if at % 2 else part
+        for at, part in enumerate(parts)
+    )
 
 
 def as_json(value: object) -> str:

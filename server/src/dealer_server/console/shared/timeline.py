@@ -32,7 +32,7 @@ class Repeat(NamedTuple):
 
 class Event(NamedTuple):
     """`facts`: names and values. Of a webhook: `delivery_id` for the link to its page, `body` indented. `repeats`: each
-    time, where the same happened more than once; `at` is the first."""
+    time, where the same happened more than once; `at` is the first. `anchor`: what links to it name it."""
 
     at: datetime
     symbol: str
@@ -44,6 +44,7 @@ class Event(NamedTuple):
     delivery_id: int | None = None
     body: str = ""
     repeats: Sequence[Repeat] = ()
+    anchor: str = ""
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:

@@ -148,7 +148,7 @@ class RefundBatch:
             status="REFUNDED" if plan.at_once else "REFUNDING",
             amount=plan.amount,
             remark=request.call.remark,
-            author="dealer",
+            author=request.act.author if request.act else "dealer",
             created_at=self._now,
             due_at=None,
             parts=plan.parts,
@@ -178,6 +178,8 @@ def _row(new: NewRefund) -> Refund:
         status=new.status,
         amount=new.amount,
         credited=new.amount if credited else 0,
+        remark=new.remark,
+        author=new.author,
         created_at=new.created_at,
         settled_at=new.created_at if credited else None,
         lines=tuple(

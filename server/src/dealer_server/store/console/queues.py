@@ -9,6 +9,9 @@ from dealer_server.db.arrays import columns
 from dealer_server.db.by_tenant import OF_ALL, of_all, of_given_tenant, rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.db.distributed import is_distributed
+from dealer_server.rules.lifecycle.use import use
+from dealer_server.rules.refunds import policy
+from dealer_server.rules.refunds.policy import Objection
 from dealer_server.store.console import pages
 from dealer_server.store.distribution.due import fetch_all
 
@@ -65,6 +68,44 @@ class RefundRow(NamedTuple):
     @property
     def reasons(self) -> Sequence[str]:
         return list(dict.fromkeys(reason for _, reason in self.refusals))
+
+
+class RefundOrder(NamedTuple):
+    """The order of a refund."""
+
+    tenant_id: int
+    order_id: int
+
+
+class RefundEsim(NamedTuple):
+    """An eSIM of a refund, as it is now. `status`: of its part of the refund. `supplier`: who made it; `cost`: what
+    that took for it, None where no cost is known."""
+
+    refund_id: int
+    profile_id: int
+    iccid: str | None
+    package_code: str
+    supplier: str
+    amount: int
+    status: str
+    lifecycle_status: str
+    plan_use_status: str
+    smdp_status: str | None
+    failed: bool
+    data_total_bytes: int | None
+    data_usage_bytes: int
+    recharges: int | None
+    cost: int | None
+    cost_currency: str | None
+
+    @property
+    def state(self) -> str:
+        """How far it is; what failed never was an eSIM."""
+        return "FAILED" if self.failed else use(self)
+
+    @property
+    def objection(self) -> Objection | None:
+        return policy.objection(self)
 
 
 _USED = "p.data_usage_bytes > 0 OR p.plan_use_status <> 'NOT_STARTED'"
@@ -186,6 +227,39 @@ async def refunds(
         *([only] if unsettled else []),
     )
     return [_refund_row(dict(row)) for row in rows]
+
+
+_ESIMS = """
+SELECT l.refund_id, l.profile_id, p.iccid, i.package_code, coalesce(b.supplier, i.supplier) AS supplier, l.amount,
+    l.status, p.lifecycle_status, p.plan_use_status, p.smdp_status, p.failed, p.data_total_bytes, p.data_usage_bytes,
+    p.recharges, b.cost, b.cost_currency
+FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)
+JOIN refund_line l ON l.tenant_id = key.tenant_id AND l.refund_id = key.refund_id
+JOIN profile p ON p.tenant_id = key.tenant_id AND p.profile_id = l.profile_id
+JOIN order_item i ON i.tenant_id = key.tenant_id AND i.order_id = p.order_id AND i.line = p.line
+LEFT JOIN purchase b ON b.tenant_id = key.tenant_id AND b.profile_id = l.profile_id AND b.state = 'DONE'
+ORDER BY p.data_usage_bytes DESC, l.profile_id LIMIT $3
+"""
+
+
+async def esims_of(
+    connection: Connection, refunds: Sequence[tuple[int, int]], limit: int
+) -> dict[int, list[RefundEsim]]:
+    """The eSIMs of these refunds, by tenant and refund, by refund; those that used most stand first."""
+    found: dict[int, list[RefundEsim]] = {}
+    for row in await connection.fetch(_ESIMS, *columns(refunds, 2), limit) if refunds else ():
+        found.setdefault(row["refund_id"], []).append(RefundEsim(**row))
+    return found
+
+
+async def order_of(connection: Connection, refund_id: int) -> RefundOrder | None:
+    """refund_ids are unique over all tenants."""
+    row = await connection.fetchrow(
+        "SELECT t.tenant_id, r.order_id FROM tenant t CROSS JOIN LATERAL (SELECT order_id FROM refund r"
+        " WHERE r.tenant_id = t.tenant_id AND r.refund_id = $1 LIMIT 1) r LIMIT 1",
+        refund_id,
+    )
+    return RefundOrder(**row) if row else None
 
 
 def _refund_row(columns: dict[str, Any]) -> RefundRow:

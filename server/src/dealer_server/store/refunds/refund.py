@@ -44,9 +44,16 @@ class Refund(NamedTuple):
     status: Status
     amount: int
     credited: int
+    remark: str | None
+    author: str
     created_at: datetime
     settled_at: datetime | None
     lines: tuple["RefundLine", ...] = ()
+
+    @property
+    def waits_for_review(self) -> bool:
+        """An operator decides about some of it."""
+        return any(line.way == "REVIEW" and line.status == "PENDING" for line in self.lines)
 
 
 class RefundLine(NamedTuple):
