@@ -28,14 +28,21 @@ class Period(NamedTuple):
 
     @property
     def closed_hours(self) -> int:
-        """How many of them are over: these are compared with as many of the period before."""
+        """How many of them are over."""
         return self.hours - self.open
+
+    @property
+    def compared_hours(self) -> int:
+        """How many of them are compared with the period before: whole days, as reports do; of the last 24 hours, and of
+        today alone, the hours that are over."""
+        whole = ((self.end - HOUR).replace(hour=0) - self.start) // HOUR if self.open else self.hours
+        return self.closed_hours if self.name == "24h" or not whole else whole
 
     @property
     def previous(self) -> tuple[datetime, datetime]:
         """The hours of the period before that are compared: from the first on, before the second."""
         start = self.start - self.length
-        return start, start + self.closed_hours * HOUR
+        return start, start + self.compared_hours * HOUR
 
 
 def period(name: Range, first: datetime | None, last: datetime | None, now: datetime) -> Period:

@@ -8,6 +8,7 @@ import pytest
 from dealer_server.rules.incidents import dealer, overview, receiver, supplier
 from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
 from dealer_server.rules.incidents.delay import delay_text
+from dealer_server.rules.incidents.health import supplier_word
 from dealer_server.rules.incidents.incident import Incident, age_text, by_harm
 from dealer_server.rules.incidents.overview import Findings, LowStock, Queued
 from dealer_server.rules.incidents.receiver import Receiver
@@ -128,6 +129,26 @@ def test_the_health_of_a_receiver_in_a_word(state: Any, failures: int, last_succ
     assert receiver.health(state, failures, last_success_at) == word
 
 
+@pytest.mark.parametrize(("accepted", "word"), [(94, "Degraded"), (95, "Healthy"), (100, "Healthy")])
+def test_an_endpoint_that_accepts_less_than_95_percent_is_not_healthy(accepted: int, word: str):
+    assert receiver.health("ACTIVE", 0, SIX, accepted, 100) == word
+    assert receiver.health("ACTIVE", 2, SIX, accepted, 100) == "Failing"
+
+
+@pytest.mark.parametrize(
+    ("up", "good", "asked", "word"),
+    [
+        (None, 0, 0, "NOT ASKED"),
+        (True, 0, 0, "UP"),
+        (True, 95, 100, "UP"),
+        (True, 94, 100, "DEGRADED"),
+        (False, 100, 100, "DOWN"),
+    ],
+)
+def test_the_health_of_a_supplier_in_a_word(up: bool | None, good: int, asked: int, word: str):
+    assert supplier_word(up, good, asked) == word
+
+
 def found(**changed: Any) -> Findings:
     nothing: dict[str, Any] = {"worker_seen_at": NOW, "suppliers": [], "queues": [], "receivers": [], "stock": []}
     return Findings(**{**nothing, "more_receivers": 0, "stock_low": 10, "queue_hours": 24.0, **changed})
@@ -151,12 +172,19 @@ DAYS_AGO = NOW - timedelta(days=2, minutes=1)
             {"queues": [Queued("UNCONFIRMED", 1, SIX, {}, "rt:near")]},
             ["1 purchase at rt:near has been unconfirmed since 06:46"],
         ),
-        ({"queues": [Queued("REFUNDS", 3, SIX, {"USD": USD})]}, []),
+        (
+            {"queues": [Queued("REFUNDS", 3, SIX, {"USD": USD})], "more_receivers": 1},
+            [
+                "1 more endpoint is failing or paused",
+                "3 refunds wait for a decision, the oldest since 06:46: 1.00 USD",
+            ],
+        ),
+        ({"queues": [Queued("VOIDS", 3, SIX, {"USD": USD})]}, []),
         (
             {"queues": [Queued("REFUNDS", 3, DAYS_AGO, {"USD": USD})]},
             ["3 refunds wait for a decision, the oldest since 07:10: 1.00 USD"],
         ),
-        ({"queues": [Queued("REFUNDS", 3, DAYS_AGO, {"USD": USD})], "queue_hours": 0.0}, []),
+        ({"queues": [Queued("VOIDS", 3, DAYS_AGO, {"USD": USD})], "queue_hours": 0.0}, []),
         (
             {"queues": [Queued("TOPUPS", 1, DAYS_AGO, {"JPY": 500 * USD})]},
             ["1 top-up has waited for approval since 07:10: 500 JPY"],

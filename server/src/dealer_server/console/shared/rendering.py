@@ -24,6 +24,7 @@ from markupsafe import Markup
 from dealer_server.console.shared import words
 from dealer_server.rules import dates
 from dealer_server.rules.catalogue.package import GB, KB, MB, TB
+from dealer_server.rules.incidents import health
 from dealer_server.rules.money import money, percent
 from dealer_server.rules.orders import identity
 
@@ -256,6 +257,7 @@ def environment() -> Environment:
         "item_state": words.item_state,
         "order_state": words.order_state,
         "esim_state": words.esim_state,
+        "is_degraded": health.is_degraded,
     }
     return made
 

@@ -81,18 +81,16 @@
     const step = [1, 2, 2.5, 5, 10].find((first) => first * power >= rough && !(whole && first === 2.5 && power < 10)) * power;
     return whole ? Math.max(1, step) : step;
   };
-  const GHOST = [0.86, 34];  // a bar's share of its place, and its most pixels
   const plots = new Map();
   const draw = (box) => {
     plots.get(box)?.destroy();
     const { times, series, before, unit, open, by_day } = JSON.parse(box.dataset.chart);
     const axis = { stroke: colour("paint-text"), grid: { stroke: colour("paint-line"), width: 1 }, ticks: { show: false }, font: "12px Inter" };
     const own = series.length - (before ? 1 : 0), alone = own === 1, last = times.length - 1, cut = open && last > 0;
-    const size = before ? [0.5, 20] : [0.7, 28], shape = alone ? uPlot.paths.bars({ size, radius: 0.08 }) : uPlot.paths.linear();
+    const size = [0.7, 28], shape = alone ? uPlot.paths.bars({ size, radius: 0.08 }) : uPlot.paths.linear();
     const numeral = (number) => number.toLocaleString("en").replace("-", "−");
     const value = (_, number) => (number == null ? "–" : `${numeral(number)}${unit ? " " + unit : ""}`);
-    const ghosts = alone && before;  // faint bars behind the others; beside lines a faint line
-    const lines = series.map(([label], at) => at === own ? { label, stroke: colour("paint-before"), width: ghosts ? 0 : 1.5, dash: [4, 4], points: { show: false }, value, ...(ghosts ? { fill: colour("paint-before"), paths: () => null } : {}) } : {
+    const lines = series.map(([label], at) => at === own ? { label, stroke: colour("paint-before"), width: 1.5, points: { show: false }, value } : {
       label, stroke: colour(`paint-${at + 1}`), width: alone ? 0 : 2, points: { show: false }, value,
       ...(alone ? { fill: colour("paint-1") } : {}),
       paths: (plot, which, from, to) => shape(plot, which, from, cut ? Math.min(to, last - 1) : to),
@@ -106,7 +104,6 @@
       axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? day : hour) }, { ...axis, splits: () => Array.from({ length: Math.round((top - bottom) / step) + 1 }, (_, at) => bottom + at * step), values: (_, ticks) => ticks.map(numeral), size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : `${day(at)}, ${clock(new Date(at * 1000))}`) }, ...lines],
       scales: { x: { range: (_, low, high) => [low - half, high + half] }, y: { range: () => [bottom, top] } },
       hooks: {
-        ...(ghosts ? { drawAxes: [(plot) => ghostBars(plot, lines[own])] } : {}),
         ...(cut ? { draw: [(plot) => (alone ? unfinishedBar(plot, lines[0], size) : unfinishedLines(plot, lines.slice(0, own)))] } : {}),
       },
     };
@@ -131,18 +128,6 @@
   const barWidth = (plot, share, most) => {
     const [before, x] = [0, 1].map((at) => plot.valToPos(plot.data[0][at], "x", true));
     return Math.min((x - before) * share, most * devicePixelRatio);
-  };
-  // What was before stands behind the bars, wider and faint.
-  const ghostBars = (plot, ghost) => {
-    const { ctx, data } = plot, width = barWidth(plot, ...GHOST), bottom = plot.valToPos(0, "y", true);
-    ctx.save();
-    ctx.fillStyle = ghost.stroke;
-    ctx.globalAlpha = 0.16;
-    data.at(-1).forEach((number, at) => {
-      const top = plot.valToPos(number ?? 0, "y", true);
-      ctx.fillRect(plot.valToPos(data[0][at], "x", true) - width / 2, top, width, bottom - top);
-    });
-    ctx.restore();
   };
   const unfinishedBar = (plot, bar, size) => {
     const { ctx, data } = plot, last = data[0].length - 1;

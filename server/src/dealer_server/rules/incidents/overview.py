@@ -37,7 +37,7 @@ class LowStock(NamedTuple):
 
 class Findings(NamedTuple):
     """`worker_seen_at`: None where none ever was. `stock_low`: stock below this is low. `queue_hours`: what waits for
-    longer is told of; 0: nothing is. `more_receivers`: how many fail beside these."""
+    longer is an incident; 0: nothing is. `more_receivers`: how many fail beside these."""
 
     worker_seen_at: datetime | None
     suppliers: Sequence[tuple[Supplier, Waiting]]
@@ -50,7 +50,7 @@ class Findings(NamedTuple):
 
 
 def incidents(found: Findings, now: datetime) -> list[Incident]:
-    """The worst first."""
+    """Incidents, the worst first; then what waits."""
     told: list[Incident | None] = [
         _worker(found.worker_seen_at, now),
         *[supplier.incident(one, waiting, now) for one, waiting in found.suppliers],
@@ -59,7 +59,8 @@ def incidents(found: Findings, now: datetime) -> list[Incident]:
         _more_receivers(found.more_receivers),
         *_stock(found.stock, found.stock_low),
     ]
-    return by_harm(incident for incident in told if incident is not None)
+    found = by_harm(incident for incident in told if incident is not None)
+    return sorted(found, key=lambda incident: incident.level != "fault")
 
 
 def _worker(seen_at: datetime | None, now: datetime) -> Incident | None:
@@ -90,13 +91,14 @@ _TEXTS: Mapping[Queue, tuple[str, str]] = {
     "TOPUPS": ("top-up has waited for approval", "top-ups wait for approval, the oldest"),
 }
 _AT_ONCE: tuple[Kind, ...] = ("UNCONFIRMED", "FAILED")
+_DECIDED: tuple[Kind, ...] = ("REFUNDS", "TOPUPS")
 
 
 def _queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
-    """Refunds and top-ups are told of once one of them has waited for long."""
+    """Refunds and top-ups wait for a decision; they are an incident once one of them has waited for long."""
     kind: Kind = queued.queue
     late = kind in _AT_ONCE or (hours > 0 and now - queued.oldest_at > timedelta(hours=hours))
-    if not queued.total or not late:
+    if not queued.total or not (late or kind in _DECIDED):
         return None
     one, several = _TEXTS[queued.queue]
     more = "" if queued.total < QUEUES_COUNTED else " or more"
@@ -105,7 +107,7 @@ def _queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
     if detail and kind == "UNCONFIRMED":
         detail = f"{detail} may be lost"
     hurt = harm(kind, queued.total, queued.oldest_at, now)
-    return Incident(kind, queued.subject, "fault", text, queued.oldest_at, detail, hurt)
+    return Incident(kind, queued.subject, "fault" if late else "waiting", text, queued.oldest_at, detail, hurt)
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:

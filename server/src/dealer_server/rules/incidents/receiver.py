@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from dealer_server.rules.incidents.health import is_degraded
 from dealer_server.rules.incidents.incident import Incident, harm, many
 from esim_dealer.wire.vocabulary import EndpointState
 
-Health = Literal["Failing", "Paused", "Healthy", "Not tried", "Not set"]
-ORDER: tuple[Health, ...] = ("Failing", "Paused", "Not tried", "Healthy", "Not set")
+Health = Literal["Failing", "Paused", "Degraded", "Healthy", "Not tried", "Not set"]
+ORDER: tuple[Health, ...] = ("Failing", "Paused", "Degraded", "Not tried", "Healthy", "Not set")
 """The worst first."""
 COUNTED = 1_000
 TOLD_FROM = 3
@@ -28,13 +29,18 @@ class Receiver(NamedTuple):
     next_at: datetime | None = None
 
 
-def health(state: EndpointState, failures: int, last_success_at: datetime | None) -> Health:
+def health(
+    state: EndpointState, failures: int, last_success_at: datetime | None, accepted: int = 0, attempts: int = 0
+) -> Health:
+    """`accepted`: of its latest `attempts` (rules/incidents/health.py)."""
     if state == "NOT_SET":
         return "Not set"
     if state == "DISABLED":
         return "Paused"
     if failures:
         return "Failing"
+    if is_degraded(accepted, attempts):
+        return "Degraded"
     return "Healthy" if last_success_at is not None else "Not tried"
 
 

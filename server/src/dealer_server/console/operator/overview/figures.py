@@ -10,6 +10,7 @@ from dealer_server.console.operator.timeline import duration_text
 from dealer_server.console.shared.params import address
 from dealer_server.console.shared.rendering import many
 from dealer_server.rules.access import latency_histogram
+from dealer_server.rules.incidents.health import is_degraded
 from dealer_server.rules.money import money
 from dealer_server.rules.period import DAY, HOUR, Period, change_text, grouped, starts
 from dealer_server.store.console.overview import Hour
@@ -20,7 +21,8 @@ Values = Callable[[Sequence[Hour]], list[float]]
 
 class Figure(NamedTuple):
     """`value`: a text, or an amount in major units where there is a `currency`. `change`: against the period before, ""
-    where it cannot be said. `numbers`: of the small line below it, named by `label`. `href`: the list of it."""
+    where it cannot be said. `numbers`: of the small line below it, named by `label`, where no chart shows them. `href`:
+    the list of it. `degraded`: by rules/incidents/health.py."""
 
     title: str
     value: str
@@ -30,6 +32,7 @@ class Figure(NamedTuple):
     note: str = ""
     numbers: Sequence[float] = ()
     label: str = ""
+    degraded: bool = False
 
 
 class Chart(NamedTuple):
@@ -96,8 +99,6 @@ def _orders(counted: Counted, of: Period) -> Figure:
         value=f"{sum(hour.orders for hour in counted.hours):,}",
         href=address("/console/orders", span(of)),
         change=_change(counted, of, lambda hour: hour.orders),
-        numbers=grouped(counted.hours, of, lambda hour: hour.orders),
-        label=f"orders per {bucket_text(of)}",
     )
 
 
@@ -125,8 +126,6 @@ def _turnover(counted: Counted, of: Period) -> Figure:
         href=address("/console/orders", span(of)),
         change=_change(counted, of, _turnover_in(currency)),
         note=f"and {', '.join(others)}" if others else "",
-        numbers=grouped(counted.hours, of, _turnover_in(currency)),
-        label=f"revenue per {bucket_text(of)}",
     )
 
 
@@ -143,16 +142,19 @@ def _webhooks(counted: Counted, of: Period) -> Figure:
     share = grouped(counted.hours, of, lambda hour: hour.answered)
     tried = grouped(counted.hours, of, lambda hour: hour.attempts)
     before = counted.previous or ()
+    compared = counted.hours[: of.compared_hours]
+    now = sum(hour.answered for hour in compared), sum(hour.attempts for hour in compared)
     was = sum(hour.answered for hour in before), sum(hour.attempts for hour in before)
     change = ""
-    if attempts and was[1]:
-        points = 100 * answered / attempts - 100 * was[0] / was[1]
+    if now[1] and was[1] and not counted.missing:
+        points = 100 * now[0] / now[1] - 100 * was[0] / was[1]
         change = f"{'+' if points > 0 else '−'}{abs(points):.1f} points" if abs(points) >= 0.05 else "no change"
     return Figure(
         title="Webhooks accepted",
         value=f"{1000 * answered // attempts / 10:g} %" if attempts else "–",
         href="/console/webhooks",
         change=change,
+        degraded=is_degraded(answered, attempts),
         note=f"of {many(attempts, 'attempt')}" if attempts else "None was sent.",
         numbers=[100 * good / count if count else 100 for good, count in zip(share, tried, strict=True)]
         if attempts
@@ -193,12 +195,17 @@ def _spread(hours: Sequence[Hour], which: Literal["reads", "writes"]) -> list[in
 
 
 def _change(counted: Counted, of: Period, value: Value) -> str:
-    """Of the hours that are over, against as many of the period before."""
+    """Of the hours that are compared with as many of the period before."""
     if counted.previous is None or counted.missing:
         return ""
     return change_text(
-        sum(value(hour) for hour in counted.hours[: of.closed_hours]), sum(value(hour) for hour in counted.previous)
+        sum(value(hour) for hour in counted.hours[: of.compared_hours]), sum(value(hour) for hour in counted.previous)
     )
+
+
+def compares_hours(of: Period) -> bool:
+    """Else whole days are compared, as reports do."""
+    return of.compared_hours == of.closed_hours and of.open
 
 
 def compared_text(of: Period) -> str:

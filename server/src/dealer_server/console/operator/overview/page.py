@@ -1,13 +1,13 @@
-"""What is wrong, worst first; then how sales go in a period, and what waits for an operator."""
+"""What is wrong and what waits for a decision, worst first; then how sales go in a period."""
 
 from datetime import timedelta
 from typing import NamedTuple
 
 from dealer_server.console.find import orders as find_orders
-from dealer_server.console.operator import queues
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.operator.overview import figures as sales
 from dealer_server.console.operator.overview.hours import counted
+from dealer_server.console.operator.suppliers.listing import call_counts, words_of
 from dealer_server.console.operator.timeline import duration_text
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, page
@@ -28,7 +28,7 @@ LATEST = 8
 
 
 class DeliveryTimes(NamedTuple):
-    """Seconds from payment to the first eSIM of the latest delivered orders: median and 95th percentile."""
+    """Seconds from payment to the first eSIM of the latest delivered orders of a period: median and 95th percentile."""
 
     median: float
     p95: float
@@ -43,28 +43,29 @@ async def overview(context: RequestContext) -> Html:
         incidents = await findings.incidents(connection, context)
         latest = await console_orders.list_orders(connection, OrderFilter(), None, LATEST)
         in_review = await find_orders.in_review(connection, latest.rows)
-        times = await _delivery_times(connection)
+        times = await _delivery_times(connection, of)
         open_purchases = await console_suppliers.open_purchases(connection)
         suppliers = await console_suppliers.list_suppliers(connection)
+        health = words_of(suppliers, await call_counts(connection, suppliers, context.now))
     return Html(
         incidents=incidents,
         period=of,
         last_day=f"{of.end - timedelta(seconds=1):%Y-%m-%d}",
         ranges=[(name, RANGE_TEXTS[name], params.address(OVERVIEW, {"range": name})) for name in RANGES[:-1]],
         compared=sales.compared_text(of) if hours.previous is not None and not hours.missing else "",
+        compared_hours=sales.compares_hours(of),
         counting=hours.missing,
         figures=sales.figures(hours, of),
         charts=sales.charts(hours, of),
+        health=health,
+        degraded=[code for code, word in health.items() if word == "DEGRADED"],
         delivery_times=times,
+        delivered=params.address("/console/orders", {"status": "DELIVERED", **sales.span(of)}),
+        sample=SAMPLE,
         duration_text=duration_text,
         latest=latest.rows,
         in_review=in_review,
         suppliers=[(row, _under_way([one for one in open_purchases if one.supplier == row.code])) for row in suppliers],
-        waiting=[
-            ("Top-ups", "/console/topups", await queues.pending_topups(context)),
-            ("Refunds in review", "/console/refunds", await queues.refunds_in_review(context)),
-            ("Unconfirmed purchases", "/console/waiting?state=PARKED", await queues.parked_purchases(context)),
-        ],
     )
 
 
@@ -81,8 +82,9 @@ def _under_way(parts: list[OpenPurchases]) -> list[tuple[str, str, int]]:
     return [(part.state, console_suppliers.STATE_WORDS.get(part.state, part.state), part.total) for part in parts]
 
 
-async def _delivery_times(connection: Connection) -> DeliveryTimes | None:
-    found = await console_orders.list_orders(connection, OrderFilter(status="DELIVERED"), None, SAMPLE)
+async def _delivery_times(connection: Connection, of: Period) -> DeliveryTimes | None:
+    wanted = OrderFilter(status="DELIVERED", start=of.start, end=of.end)
+    found = await console_orders.list_orders(connection, wanted, None, SAMPLE)
     keys = [(row.tenant_id, row.order_id) for row in found.rows]
     seconds = await console_overview.delivery_seconds(connection, keys)
     if not seconds:

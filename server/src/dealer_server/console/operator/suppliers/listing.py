@@ -1,7 +1,7 @@
 """Suppliers: how each is doing, purchases whose outcome is unknown, and what is left in stock."""
 
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from dealer_server.console.operator.queues import parked_purchases
@@ -10,10 +10,13 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.operations.suppliers.resolve import list_parked, resolve_applied, resolve_bought, resolve_not_bought
+from dealer_server.rules.incidents.health import supplier_word
 from dealer_server.rules.money.money import fine_text
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.console.supplier_work import CallCounts
 from dealer_server.store.console.suppliers import SupplierRow
 from dealer_server.suppliers.builtin.simulated import Simulated
 
@@ -33,14 +36,12 @@ MENU = MenuEntry("Suppliers", "truck-delivery", 95, parked_purchases)
 
 @page(SUPPLIERS, OPERATORS, "operator/suppliers/list.html", MENU)
 async def suppliers(context: RequestContext) -> Html:
-    now, since = context.now, context.now - RECENT
     async with context.parts.database.connection() as connection:
         rows = await console_suppliers.list_suppliers(connection)
         open_purchases = await console_suppliers.open_purchases(connection)
         stock = await console_suppliers.stock(connection)
         spans = await console_suppliers.cost_spans(connection)
-        codes = [row.code for row in rows[:COUNTED]]
-        counts = await supplier_work.call_counts_of(connection, codes, since, now)
+        counts = await call_counts(connection, rows, context.now)
         is_test = context.parts.settings.environment == "test"
         simulated = await console_suppliers.packages_of_builtin(connection, Simulated.code) if is_test else 0
     order = params.order(context, SUPPLIERS, tuple(COLUMNS), "code")
@@ -48,6 +49,7 @@ async def suppliers(context: RequestContext) -> Html:
     return Html(
         suppliers=[(row, [some for some in open_purchases if some.supplier == row.code]) for row in found],
         counts=counts,
+        health=words_of(rows, counts),
         spans=spans,
         order=order,
         kind_title=kind_title,
@@ -56,6 +58,17 @@ async def suppliers(context: RequestContext) -> Html:
         simulated=simulated,
         parked=await list_parked(context.parts.database),
     )
+
+
+async def call_counts(connection: Connection, rows: Sequence[SupplierRow], now: datetime) -> dict[str, CallCounts]:
+    """Of the first COUNTED of them."""
+    return await supplier_work.call_counts_of(connection, [row.code for row in rows[:COUNTED]], now - RECENT, now)
+
+
+def words_of(rows: Sequence[SupplierRow], counts: Mapping[str, CallCounts]) -> dict[str, str]:
+    """The health of each in a word, by its code."""
+    asked = {code: (count.total - count.failed, count.total) for code, count in counts.items()}
+    return {row.code: supplier_word(row.up, *asked.get(row.code, (0, 0))) for row in rows}
 
 
 @action(f"{SUPPLIERS}/resolve", OPERATOR_ADMINS)

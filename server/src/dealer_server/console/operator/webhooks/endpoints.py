@@ -45,7 +45,10 @@ async def list_endpoints(context: RequestContext) -> Html:
 
 
 def with_health(rows: Sequence[EndpointRow]) -> list[tuple[EndpointRow, str]]:
-    return [(row, health(row.state, row.consecutive_failures, row.last_success_at)) for row in rows]
+    return [
+        (row, health(row.state, row.consecutive_failures, row.last_success_at, row.accepted, row.attempts))
+        for row in rows
+    ]
 
 
 @page(f"{ENDPOINTS}/{{tenant_id}}", OPERATORS, "operator/endpoint.html", listing=True)

@@ -1,0 +1,19 @@
+"""How healthy is what we ask: a supplier, a dealer's endpoint? One rule for all pages.
+
+What does not answer at present is down or failing. What answers is degraded while less than HEALTHY_PERCENT of what it
+was asked lately went well, and healthy from there on. A page that shows such a share in red never says healthy.
+"""
+
+HEALTHY_PERCENT = 95
+
+
+def is_degraded(good: int, asked: int) -> bool:
+    """Of so many times that it was asked lately, so many went well."""
+    return 100 * good < HEALTHY_PERCENT * asked
+
+
+def supplier_word(up: bool | None, good: int, asked: int) -> str:
+    """UP, DEGRADED, DOWN; NOT ASKED where no worker has asked it yet."""
+    if up is None:
+        return "NOT ASKED"
+    return "DOWN" if not up else "DEGRADED" if is_degraded(good, asked) else "UP"
