@@ -77,7 +77,8 @@ async def test_what_failed_is_named_with_its_reason_and_made_again(market: Purch
     await market.client.delivered(order_no)
     async with signed_in(market.service) as admin:
         said = await summary(admin, order_no)
-        assert "Failed at rt:far: " in said and "200011" in said
+        assert "Delivery failed: " in said and "Response of rt:far : OUT_OF_STOCK" in said and "200011" in said
+        assert "Tried rt:near, then rt:far" in said
         assert "Use rt:near" in said and "Use rt:far" not in said
         assert "1.80 USD not refunded" in said and "Next Retry it, or refund it" in said
         assert "Refund this order?" in said
@@ -109,7 +110,8 @@ async def test_what_failed_and_is_refunded_says_where_it_failed(service: Service
     await dealer.delivered(order["orderNo"])
     assert (await settled(dealer, order))["orderStatus"] == "REFUNDED"
     said = await summary(admin, order["orderNo"])
-    assert "Failed, refunded" in said and "Failed at simulated: NOT_ALLOWED TEST-FAIL fails for good" in said
+    assert "Failed, refunded" in said and "Response of simulated: NOT_ALLOWED TEST-FAIL fails for good" in said
+    assert "Delivery failed: the supplier refused it Response" in said
     assert "Money 1.80 USD refunded" in said and "Dealer No callback URL" in said and "Next Nothing to do" in said
     assert "Retry now" not in said
 

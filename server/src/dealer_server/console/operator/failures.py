@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.console.operator.timeline import History, answer_of
+from dealer_server.rules.incidents.delay import refused_text
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Profile
 from dealer_server.store.suppliers.purchase import Hop
@@ -25,14 +26,18 @@ class LineActs(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Why some profiles of a line failed. `code`, `message`: the supplier's, "" where none is kept. `acts`: None where
-    nothing can be done any more, for their money is given back."""
+    """Why some profiles of a line failed. `words`: in words, "" where the code says nothing. `code`, `message`: the
+    supplier's, "" where none is kept. `tried`: the suppliers that were asked, in order; `others`: those of the route
+    that were not. `acts`: None where nothing can be done any more, for their money is given back."""
 
     item: Item
     profiles: int
     supplier: str
+    words: str
     code: str
     message: str
+    tried: Sequence[str]
+    others: Sequence[str]
     acts: LineActs | None
 
 
@@ -77,6 +82,9 @@ def of(history: History, routes: Mapping[str, Sequence[Hop]]) -> Failure | None:
 
 def _causes(history: History, routes: Mapping[str, Sequence[Hop]]) -> list[Cause]:
     latest = {purchase.profile_id: purchase for purchase in history.purchases}
+    asked: dict[int, list[str]] = defaultdict(list)
+    for purchase in history.purchases:
+        asked[purchase.profile_id].append(purchase.supplier)
     found: dict[tuple[int, str, str, bool], list[Profile]] = defaultdict(list)
     for item in history.order.items:
         for profile in item.profiles:
@@ -93,5 +101,8 @@ def _causes(history: History, routes: Mapping[str, Sequence[Hop]]) -> list[Cause
         others = [hop.supplier for hop in routes.get(item.package_code, ()) if hop.supplier != supplier]
         acts = None if done else LineActs(line + 1, True, () if recharge else others)
         code, message = (coded[1], coded[2]) if coded else ("", reason)
-        causes.append(Cause(item, len(profiles), supplier, code, message, acts))
+        tried = list(dict.fromkeys(asked[profiles[0].profile_id])) or [supplier]
+        untried = [hop.supplier for hop in routes.get(item.package_code, ()) if hop.supplier not in tried]
+        cause = Cause(item, len(profiles), supplier, refused_text(code), code, message, tried, untried, acts)
+        causes.append(cause)
     return causes

@@ -34,7 +34,7 @@ from dealer_server.store.orders import order as store_order
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.refunds import refund
 from dealer_server.store.suppliers import cost, purchase
-from dealer_server.store.webhooks import log
+from dealer_server.store.webhooks import endpoints, log
 from dealer_server.store.webhooks.log import Filter
 
 EVENTS = 200
@@ -82,6 +82,7 @@ async def show_order(context: RequestContext) -> Html:
         routes = await purchase.routes(connection, [item.package_code for item in history.order.items])
         blocked = await not_refundable(connection, owner.tenant_id, owner.order_id)
         paid = await cost.of_lines(connection, owner.tenant_id, _span(history.order))
+        endpoint = await endpoints.find(connection, owner.tenant_id)
         to_decide = await decisions.of_order(connection, history)
     order = history.order
     margins = costs.of_lines(order, paid)
@@ -90,6 +91,7 @@ async def show_order(context: RequestContext) -> Html:
         order=order,
         failure=failures.of(history, routes),
         decisions=to_decide,
+        hears=endpoint is not None and "ACTIVE" in (endpoint.state, endpoint.rt_state),
         margins=margins,
         margin=costs.of_order(margins, order),
         concerns=order_summary.concerns(history, suppliers, routes),

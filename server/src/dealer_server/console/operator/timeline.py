@@ -87,7 +87,7 @@ def events(history: History) -> list[Event]:
 
 
 def _money(history: History) -> Iterator[Event]:
-    currency = history.order.currency
+    currency, automatic = history.order.currency, {refund.refund_id for refund in history.refunds if _automatic(refund)}
     for entry in history.movements:
         amount = money.shown(abs(entry.amount), currency)
         after = [("balance after", money.shown(entry.balance_after, currency))]
@@ -95,8 +95,11 @@ def _money(history: History) -> Iterator[Event]:
             facts = [("transactionId", history.order.transaction_id), *after]
             yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", facts=facts)
         else:
-            facts = [("refund", identity.refund_no(entry.reference)), *after]
-            yield Event(entry.created_at, "cash", f"{amount} credited", facts=facts)
+            number = identity.refund_no(entry.reference)
+            anchor = number if entry.reference in automatic else ""
+            yield Event(
+                entry.created_at, "cash", f"{amount} credited", facts=[("refund", number), *after], anchor=anchor
+            )
 
 
 def _failures(history: History) -> Iterator[Event]:
@@ -172,6 +175,8 @@ def _suspensions(suspensions: Sequence[Suspension]) -> Iterator[Event]:
 
 def _refunds(history: History) -> Iterator[Event]:
     for refund in history.refunds:
+        if _automatic(refund):
+            continue
         number, amount = identity.refund_no(refund.refund_id), money.shown(refund.amount, history.order.currency)
         esims = [_esim(history, line.profile_id) for line in refund.lines]
         facts = [("refund", number), ("eSIMs" if esims[1:] else "eSIM", some_text(esims))]
@@ -182,6 +187,11 @@ def _refunds(history: History) -> Iterator[Event]:
         if refund.settled_at is not None and refund.status == "REJECTED":
             why = "; ".join(refusal.reason for refusal in history.refusals.get(refund.refund_id, ()))
             yield Event(refund.settled_at, "receipt-refund", f"Refund {number} rejected", refund.status, why)
+
+
+def _automatic(refund: Refund) -> bool:
+    """Of what failed, credited by itself: its credit says it all."""
+    return refund.author == "system" and refund.status == "REFUNDED"
 
 
 def asked_by(author: str, dealer: str) -> str:
