@@ -60,7 +60,11 @@ async def test_the_list_is_of_all_dealers_and_keeps_to_its_filters(
     assert await listed(admin, f"dealer={dealer.tenant_id}&state=NOT_INSTALLED") == [ours["profileId"]]
     assert await listed(admin, f"iccid={theirs['iccid']}") == [theirs["profileId"]]
     assert await listed(admin, f"iccid={theirs['iccid']}&dealer={dealer.tenant_id}") == []
-    assert "No eSIMs match" in await see(admin, "/console/profiles?iccid=%00'nothing")
+    assert await listed(admin, f"iccid={theirs['iccid'][-8:]}") == [theirs["profileId"]], "its last digits"
+    assert "is not an ICCID or its last 4 digits" in await see(admin, "/console/profiles?iccid=%00'nothing")
+    assert "No eSIMs match" in await see(admin, "/console/profiles?iccid=99999999999999999999")
+    file = (await admin.get(f"/console/profiles.csv?iccid={theirs['iccid'][-8:]}")).text.splitlines()
+    assert file[0].endswith("tenantId,dealer,supplier") and len(file) == 2 and theirs["iccid"] in file[1]
 
 
 async def test_each_state_lists_the_esims_that_show_it(service: Service, dealer: ApiClient, admin: Browser):
@@ -167,7 +171,7 @@ async def test_a_profiles_page_tells_its_state_its_life_and_where_it_belongs(dea
         assert reply.code == "000000", reply
     page = f"/console/profiles/{profile['profileId']}"
     told = await see(admin, page)
-    for each in (profile["iccid"], profile["orderNo"], str(dealer.tenant_id), "simulated", "In use", "Started",
+    for each in (profile["iccid"], profile["orderNo"], str(dealer.tenant_id), "simulated", "In use", "Active",
                   "512 MB of 1 GB", "Delivered by simulated", "Plan started", "Device status: In use"):  # fmt: skip
         assert each in told, each
     text = (await admin.get(page)).text

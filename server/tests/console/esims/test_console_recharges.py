@@ -343,7 +343,7 @@ async def test_an_operator_sees_plans_and_what_happened_to_them(dealer: ApiClien
     assert f"Recharge eSIM {profiles(order)[0]['iccid']} Plan 2 of 3" in page
     assert "Order placed, 1.20 USD debited" in page and "recharge applied" in page and "recharge paid" not in page
     page = await see(admin, f"/console/orders/{bad}")
-    assert page.index("recharge failed") < page.index("Refund of 1.20 USD requested") < page.index("1.20 USD credited")
+    assert page.index("recharge failed") < page.index("1.20 USD credited")
     page = await see(admin, f"/console/orders/{order['orderNo']}")
     assert page.count("recharge paid") == 2 and "recharge applied" in page
 

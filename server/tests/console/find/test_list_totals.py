@@ -27,6 +27,31 @@ async def test_other_lists_say_how_many_a_page_has(service: Service, dealer: Api
         assert "3 entries" in await see(one, "/console/wallet"), "the first is its opening balance"
 
 
+async def test_tabs_of_orders_and_esims_say_how_many_they_list(dealer: ApiClient, admin: Browser) -> None:
+    for code in ("TEST-OK", "TEST-OK", "TEST-FAIL"):
+        await dealer.delivered((await dealer.order(code)).data["orderNo"])
+    own = f"dealer={dealer.tenant_id}"
+    page = await see(admin, f"/console/orders?{own}")
+    assert "All 3 Failed 1 Waiting 0" in page and "3 orders" in page
+    assert "All 3 Failed 1 Waiting 0" in await see(admin, f"/console/orders?{own}&status=FAILED")
+    assert "All 0 Failed 0 Waiting 0" in await see(admin, f"/console/orders?{own}&to=2020-01-01")
+    page = await see(admin, f"/console/profiles?{own}")
+    assert "All 3 Not installed 2 In use 0 Nearly used 0 Ended 0 Failed 1" in page
+
+
+async def test_top_ups_are_filtered_by_dealer_and_day(dealer: ApiClient, stranger: ApiClient, admin: Browser) -> None:
+    for one in (dealer, stranger):
+        await one.post("/account/topup", {"amount": "10.00", "transactionId": f"of-{one.tenant_id}"})
+    page = await see(admin, f"/console/topups?dealer={dealer.tenant_id}")
+    assert f"of-{dealer.tenant_id}" in page and f"of-{stranger.tenant_id}" not in page
+    assert "Waiting 1 Approved" in page
+    assert f"of-{dealer.tenant_id}" in await see(admin, "/console/topups?status=ALL&from=2020-01-01")
+    assert "No top-ups match" in await see(admin, "/console/topups?status=ALL&to=2020-01-01")
+    file = (await admin.get(f"/console/topups.csv?status=ALL&dealer={stranger.tenant_id}")).text
+    assert f"of-{stranger.tenant_id}" in file and f"of-{dealer.tenant_id}" not in file
+    assert "No dealer nobody" in await see(admin, "/console/topups?dealer=nobody")
+
+
 async def test_tabs_say_how_much_waits(service: Service, dealer: ApiClient, admin: Browser) -> None:
     await dealer.post("/account/topup", {"amount": "10.00", "transactionId": "counted"})
     page = await see(admin, "/console/topups")

@@ -5,7 +5,7 @@ from typing import Any
 
 from dealer_server.console.find import dates, files, tabs
 from dealer_server.console.shared import params
-from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
+from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.money import money
@@ -19,6 +19,8 @@ ORDERS = "/console/orders"
 More = Callable[[Connection, Sequence[OrderRow]], Awaitable[dict[str, Any]]]
 STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED", "PENDING", "PARTIAL", "DELIVERED", "FAILED")
 FILTERS = ("dealer", "status", "package", "from", "to")
+PRESETS: Mapping[str, str] = {"Failed": "FAILED", "Waiting": "PENDING"}
+"""Tabs and the state that each lists."""
 CELLS: Mapping[str, Callable[[OrderRow], str]] = {
     "orderNo": lambda row: identity.order_no(row.order_id),
     "createTime": lambda row: f"{identity.created_at(row.order_id):%Y-%m-%dT%H:%M:%SZ}",
@@ -59,13 +61,25 @@ async def page(context: RequestContext, wanted: OrderFilter, more: More | None =
             found = await store.list_orders(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
         fields |= await more(connection, found.rows) if more else {}
         reviewed = await in_review(connection, found.rows)
-    presets = [("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
+        counts = {} if faults else await _counts(connection, wanted)
+    presets = [(name, {"status": status}) for name, status in PRESETS.items()]
+    shown = next(
+        (name for name, status in PRESETS.items() if status == wanted.status), None if wanted.status else "All"
+    )
     return Html(
         orders=found.rows,
         in_review=reviewed,
-        pager=params.list_pager(context, ORDERS, found.next, len(found.rows), "order", oldest_first=oldest_first),
+        pager=params.list_pager(
+            context,
+            ORDERS,
+            found.next,
+            len(found.rows),
+            "order",
+            oldest_first=oldest_first,
+            total=counts.get(shown or ""),
+        ),
         order=order,
-        tabs=await tabs.of(context, ORDERS, presets),
+        tabs=await tabs.of(context, ORDERS, presets, counts, COUNTED),
         dates=dates.of(context, ORDERS),
         statuses=STATUSES,
         faults=faults,
@@ -73,6 +87,20 @@ async def page(context: RequestContext, wanted: OrderFilter, more: More | None =
         export=params.address(f"{ORDERS}.csv", params.filters(context)),
         **fields,
     )
+
+
+async def _counts(connection: Connection, wanted: OrderFilter) -> dict[str, int]:
+    """How many each tab lists; of more than COUNTED only that there are so many, and nothing of one package's."""
+    if wanted.package_code:
+        return {}
+    found = await store.count_orders(connection, wanted, COUNTED)
+    total = sum(found.values())
+    if total >= COUNTED:
+        return {"All": COUNTED}
+    listed = {
+        name: sum(count for states, count in found.items() if status in states) for name, status in PRESETS.items()
+    }
+    return {"All": total, **listed}
 
 
 async def in_review(connection: Connection, rows: Sequence[OrderRow]) -> set[int]:

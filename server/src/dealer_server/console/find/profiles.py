@@ -4,20 +4,22 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from dealer_server.console.find import dates, files, tabs
+from dealer_server.console.find.files import Columns
 from dealer_server.console.shared import params, words
-from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
+from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
+from dealer_server.rules.search.query import FEWEST_DIGITS
 from dealer_server.store.console import profiles as store
 from dealer_server.store.console import queues
 from dealer_server.store.console.pages import ListPage
-from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileRow
+from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileRow, State
 
 PROFILES = "/console/profiles"
 More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order")
-PRESETS = ("NOT_INSTALLED", "IN_USE", "NEARLY_USED", "ENDED", "FAILED")
+PRESETS: tuple[State, ...] = ("NOT_INSTALLED", "IN_USE", "NEARLY_USED", "ENDED", "FAILED")
 """States that have a tab of their own."""
 COLUMNS: Mapping[str, Callable[[ProfileRow], str]] = {
     "profileId": lambda row: str(row.profile_id),
@@ -53,12 +55,13 @@ async def page(
     presets = [(words.text(state), {name: state}) for state in PRESETS]
     order = params.order(context, PROFILES, CREATED, NEWEST_FIRST)
     oldest_first, seen = not order.descending, params.number(context.query, "before")
-    faults = params.faults(context.query, state=STATES, status=STATES)
+    faults = params.faults(context.query, state=STATES, status=STATES) | _iccid_fault(wanted.iccid)
     found = ListPage[ProfileRow]((), None)
     async with context.parts.database.connection() as connection:
         if not faults:
             found = await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
         held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
+        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, PRESETS, COUNTED)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
     return Html(
@@ -67,21 +70,41 @@ async def page(
         filters=wanted,
         faults=faults,
         filtered=bool(faults) or wanted != filters({}, context.user.tenant_id),
-        tabs=await tabs.of(context, PROFILES, presets),
+        tabs=await tabs.of(
+            context, PROFILES, presets, {_tab(state): count for state, count in counts.items()}, COUNTED
+        ),
         dates=dates.of(context, PROFILES),
         states=STATES,
-        pager=params.list_pager(context, PROFILES, found.next, len(found.rows), "eSIM", oldest_first=oldest_first),
+        pager=params.list_pager(
+            context,
+            PROFILES,
+            found.next,
+            len(found.rows),
+            "eSIM",
+            oldest_first=oldest_first,
+            total=counts.get(wanted.state),
+        ),
         order=order,
         **fields,
     )
 
 
-async def export(context: RequestContext, wanted: ProfileFilter) -> Download:
+def _iccid_fault(typed: str | None) -> dict[str, str]:
+    if typed is None or (typed.isascii() and typed.isdigit() and len(typed) >= FEWEST_DIGITS):
+        return {}
+    return {"iccid": f"“{typed[:40]}” is not an ICCID or its last {FEWEST_DIGITS} digits or more"}
+
+
+def _tab(state: State | None) -> str:
+    return "All" if state is None else words.text(state)
+
+
+async def export(context: RequestContext, wanted: ProfileFilter, columns: Columns[ProfileRow] = COLUMNS) -> Download:
     """All eSIMs of the list without their codes, the newest first; who takes the file is in the audit log."""
     await params.record_export(context, "profiles.export", wanted.tenant_id, FILTERS)
     return files.download(
         context,
         "profiles",
-        COLUMNS,
+        columns,
         lambda connection, seen, size: store.list_profiles(connection, wanted, seen, size),
     )

@@ -7,13 +7,16 @@ from typing import NamedTuple
 
 from dealer_server.console.find import choice
 from dealer_server.console.find import profiles as find_profiles
+from dealer_server.console.find.choice import Choice
+from dealer_server.console.find.files import Columns
 from dealer_server.console.find.profiles import PROFILES
 from dealer_server.console.operator import timeline
 from dealer_server.console.operator.timeline import History
-from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared import params
+from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.permissions import CODE_VIEWERS, OPERATOR_SUPPORT, OPERATORS
 from dealer_server.console.shared.recharges import plans_of
-from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.request_context import Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.console.shared.timeline import Event, on_its_page
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.read_sms import SmsText, reveal_sms
@@ -28,11 +31,17 @@ from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console import recharges as console_recharges
 from dealer_server.store.console.dealer import not_refundable
 from dealer_server.store.console.orders import Purchase
-from dealer_server.store.console.profiles import Lifecycle, ProfileOwner
+from dealer_server.store.console.profiles import Lifecycle, ProfileFilter, ProfileOwner, ProfileRow
 from dealer_server.store.orders import order as store_order
 from dealer_server.store.profiles import sms as sms_store
 from dealer_server.store.refunds import refund
 
+COLUMNS: Columns[ProfileRow] = {
+    **find_profiles.COLUMNS,
+    "tenantId": lambda row: str(row.tenant_id),
+    "dealer": lambda row: row.dealer,
+    "supplier": lambda row: row.supplier,
+}
 PROFILE, TEMPLATE = f"{PROFILES}/{{number}}", "operator/profile.html"
 EVENTS = 200
 LATEST_SMS = 20
@@ -40,7 +49,7 @@ LATEST_SMS = 20
 
 class ProfileView(NamedTuple):
     """A profile with all that is known of it. `bought`: its latest purchase at a supplier that is called; `voiding`:
-    its supplier is asked to void it."""
+    its supplier is asked to void it; `review`: the refund that an operator decides, "" for none."""
 
     owner: ProfileOwner
     item: Item
@@ -51,6 +60,7 @@ class ProfileView(NamedTuple):
     refundable: bool
     suspension: Offer
     in_review: bool
+    review: str
     events: list[Event]
     sms: list[SmsText]
 
@@ -74,10 +84,22 @@ class Code(NamedTuple):
 
 @page(PROFILES, OPERATORS, "operator/profiles.html", MenuEntry("eSIMs", "device-mobile", 30), listing=True)
 async def profiles(context: RequestContext) -> Html:
+    dealer, filters = await _wanted(context)
+    file = params.address(f"{PROFILES}.csv", params.filters(context))
+    return await find_profiles.page(context, filters, "state", dealer=dealer, export=file)
+
+
+async def _wanted(context: RequestContext) -> tuple[Choice, ProfileFilter]:
+    """The dealer that is named, and all filters."""
     async with context.parts.database.connection() as connection:
         dealer = await choice.dealer(connection, context.query.get("dealer"))
-    filters = find_profiles.filters(context.query, dealer.tenant_id)
-    return await find_profiles.page(context, filters, "state", dealer=dealer)
+    return dealer, find_profiles.filters(context.query, dealer.tenant_id)
+
+
+@download(f"{PROFILES}.csv", OPERATORS, listing=True)
+async def export(context: RequestContext) -> Download:
+    """All eSIMs of the list without their codes."""
+    return await find_profiles.export(context, (await _wanted(context))[1], COLUMNS)
 
 
 @page(PROFILE, OPERATORS, TEMPLATE)
@@ -168,6 +190,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         refundable=refuse(profile, await not_refundable(connection, *key)) is None,
         suspension=await context.parts.suspender.offer(connection, order, profile_id),
         in_review=profile_id in history.in_review,
+        review=next((identity.refund_no(row.refund_id) for row in history.refunds if row.waits_for_review), ""),
         sms=[SmsText(sms, None) for sms in await sms_store.of_profile(connection, tenant_id, profile_id, LATEST_SMS)],
         events=on_its_page(timeline.events(history), profile_id),
     )

@@ -1,9 +1,10 @@
 """What waits for an operator's decision: top-ups; and how many top-ups, refunds and purchases wait, for the menu."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from dealer_server.console.find import files
+from dealer_server.console.find import choice, dates, files
+from dealer_server.console.find.choice import Choice
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, OLDEST_FIRST, PAGE_SIZE
@@ -22,11 +23,39 @@ T = TypeVar("T")
 
 class Load(Protocol[T]):
     def __call__(
-        self, connection: Connection, status: str | None, seen: int | None, limit: int, /, *, oldest_first: bool
+        self,
+        connection: Connection,
+        status: str | None,
+        seen: int | None,
+        limit: int,
+        tenant_id: int | None,
+        between: tuple[int, int],
+        /,
+        *,
+        oldest_first: bool,
     ) -> Awaitable[list[T]]: ...
 
 
+class Wanted(NamedTuple):
+    """What a queue is filtered by besides its tab: a dealer, and ids, which hold their time."""
+
+    dealer: Choice
+    between: tuple[int, int]
+
+    @property
+    def all(self) -> bool:
+        return self.dealer.tenant_id is None and self.between == queues.ALL_IDS
+
+
+async def wanted(context: RequestContext) -> Wanted:
+    query = context.query
+    async with context.parts.database.connection() as connection:
+        dealer = await choice.dealer(connection, query.get("dealer"))
+    return Wanted(dealer, identity.ids_between(params.day(query, "from"), params.day(query, "to", after=True)))
+
+
 More = Callable[[Connection, Sequence[T]], Awaitable[dict[str, Any]]]
+FILTERS = ("status", "dealer", "from", "to")
 TOPUPS = "/console/topups"
 TOPUP_TABS = ("PENDING", "APPROVED", "REJECTED", "CANCELLED", "ALL")
 COLUMNS: Mapping[str, Callable[[TopupRow], str]] = {
@@ -61,26 +90,30 @@ pending_topups, refunds_in_review, parked_purchases = _counter("topups"), _count
 
 @page(TOPUPS, OPERATORS, "operator/topups.html", MenuEntry("Top-ups", "cash", 62, pending_topups))
 async def topups(context: RequestContext) -> Html:
+    asked = await wanted(context)
     async with context.parts.database.connection() as connection:
         waiting = await queues.pending_topups(connection)
-        found = await queues.by_status(connection, "topup")
-    counts = tab_counts(TOPUP_TABS, found | {"PENDING": sum(count for _, count, _ in waiting)})
+        found = await queues.by_status(connection, "topup", asked.dealer.tenant_id)
+    if asked.dealer.tenant_id is None:
+        found |= {"PENDING": sum(count for _, count, _ in waiting)}
     return await listed(
         context,
+        asked,
         TOPUPS,
         TOPUP_TABS,
         queues.topups,
         lambda row: row.topup_id,
         "top-up",
-        waiting=waiting,
-        counts=counts,
+        found,
+        waiting=waiting if asked.all else (),
     )
 
 
 @download(f"{TOPUPS}.csv", OPERATORS, listing=True)
 async def export_topups(context: RequestContext) -> Download:
-    await params.record_export(context, "topups.export", None, ("status",))
-    return exported(context, "topups", TOPUP_TABS, queues.topups, lambda row: row.topup_id, COLUMNS)
+    asked = await wanted(context)
+    await params.record_export(context, "topups.export", asked.dealer.tenant_id, FILTERS)
+    return exported(context, asked, "topups", TOPUP_TABS, queues.topups, lambda row: row.topup_id, COLUMNS)
 
 
 @action(f"{TOPUPS}/{{number}}/approve", OPERATOR_FINANCE)
@@ -97,8 +130,10 @@ async def reject_topup(context: RequestContext) -> Redirect:
     return Redirect(TOPUPS, f"{number} is rejected")
 
 
-def tab_counts(tabs: Sequence[str], found: Mapping[str, int]) -> dict[str, str]:
-    """As tabs show them; those of a large table that are not known are left out."""
+def tab_counts(tabs: Sequence[str], found: Mapping[str, int], asked: Wanted) -> dict[str, str]:
+    """As tabs show them; those of a large table that are not known, and of some days, are left out."""
+    if asked.between != queues.ALL_IDS:
+        return {}
     most = found.get("ALL", 0) >= queues.MANY
     return {
         tab: f"{count:,}{'+' if count >= queues.MANY else ''}"
@@ -109,30 +144,49 @@ def tab_counts(tabs: Sequence[str], found: Mapping[str, int]) -> dict[str, str]:
 
 async def listed(
     context: RequestContext,
+    asked: Wanted,
     path: str,
     tabs: tuple[str, ...],
     load: Load[T],
     id_of: Callable[[T], int],
     word: str,
+    found: Mapping[str, int],
     more: More[T] | None = None,
     **fields: Any,
 ) -> Html:
-    """One tab of a queue of what `word` says, with these fields and what `more` reads of its rows. The first tab is
-    what waits, the oldest first."""
+    """One tab of a queue of what `word` says, with these fields and what `more` reads of its rows. `found`: how many
+    there are, as far as that is known. The first tab is what waits, the oldest first."""
     tab = params.one_of(context.query, "status", tabs) or tabs[0]
     status, seen = None if tab == "ALL" else tab, params.number(context.query, "before")
     order = params.order(context, path, CREATED, OLDEST_FIRST if tab == tabs[0] else NEWEST_FIRST)
+    which = asked.dealer.tenant_id, asked.between
     async with context.parts.database.connection() as connection:
-        rows = await load(connection, status, seen, PAGE_SIZE + 1, oldest_first=not order.descending)
+        rows = await load(connection, status, seen, PAGE_SIZE + 1, *which, oldest_first=not order.descending)
         fields |= await more(connection, rows[:PAGE_SIZE]) if more else {}
     following = id_of(rows[PAGE_SIZE - 1]) if len(rows) > PAGE_SIZE else None
-    pager = params.pager(context, path, following, shown=min(len(rows), PAGE_SIZE), word=word)
-    export = params.address(f"{path}.csv", {"status": tab})
-    return Html(rows=rows[:PAGE_SIZE], tab=tab, tabs=tabs, pager=pager, order=order, export=export, **fields)
+    counts, shown = tab_counts(tabs, found, asked), min(len(rows), PAGE_SIZE)
+    total = found.get(tab) if tab in counts else None
+    pager = params.pager(context, path, following, shown=shown, word=word, total=total, most=queues.MANY)
+    kept = {name: context.query.get(name, "") for name in FILTERS}
+    return Html(
+        rows=rows[:PAGE_SIZE],
+        tab=tab,
+        tabs=[(word, params.address(path, kept | {"status": word})) for word in tabs],
+        pager=pager,
+        order=order,
+        export=params.address(f"{path}.csv", kept | {"status": tab}),
+        dealer=asked.dealer,
+        dates=dates.of(context, path),
+        faults=params.faults(context.query),
+        filtered=not asked.all,
+        counts=counts,
+        **fields,
+    )
 
 
 def exported(
     context: RequestContext,
+    asked: Wanted,
     name: str,
     tabs: tuple[str, ...],
     load: Load[T],
@@ -143,7 +197,8 @@ def exported(
     tab = params.one_of(context.query, "status", tabs) or tabs[0]
 
     async def read(connection: Connection, seen: int | None, size: int) -> ListPage[T]:
-        rows = await load(connection, None if tab == "ALL" else tab, seen, size + 1, oldest_first=False)
+        status, which = None if tab == "ALL" else tab, (asked.dealer.tenant_id, asked.between)
+        rows = await load(connection, status, seen, size + 1, *which, oldest_first=False)
         return ListPage(rows[:size], id_of(rows[size - 1]) if len(rows) > size else None)
 
     return files.download(context, name, columns, read)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from dealer_server.console.find.orders import ORDERS
 from dealer_server.console.operator import decisions
-from dealer_server.console.operator.queues import exported, listed, refunds_in_review, tab_counts
+from dealer_server.console.operator.queues import FILTERS, exported, listed, refunds_in_review, wanted
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -48,23 +48,29 @@ Verdict = Literal["approve", "reject"]
 
 @page(REFUNDS, OPERATORS, "operator/refunds.html", MenuEntry("Refunds", "receipt-refund", 40, refunds_in_review))
 async def refunds(context: RequestContext) -> Html:
+    asked = await wanted(context)
+    tenant_id = asked.dealer.tenant_id
     async with context.parts.database.connection() as connection:
         waiting = await queues.in_review(connection)
-        found = await queues.by_status(connection, "refund")
-        found |= {
-            "REVIEW": sum(count for _, count, _ in waiting),
-            "REFUNDING": await queues.count(connection, "refunding"),
-        }
+        found = await queues.by_status(connection, "refund", tenant_id)
+        if tenant_id is not None:
+            found |= await queues.unsettled(connection, tenant_id)
+        else:
+            found |= {
+                "REVIEW": sum(count for _, count, _ in waiting),
+                "REFUNDING": await queues.count(connection, "refunding"),
+            }
     return await listed(
         context,
+        asked,
         REFUNDS,
         TABS,
         queues.refunds,
         lambda row: row.refund_id,
         "refund",
+        found,
         _decisions,
-        waiting=waiting,
-        counts=tab_counts(TABS, found),
+        waiting=waiting if asked.all else (),
     )
 
 
@@ -77,8 +83,9 @@ async def _decisions(connection: Connection, rows: Sequence[RefundRow]) -> dict[
 @download(f"{REFUNDS}.csv", OPERATORS, listing=True)
 async def export(context: RequestContext) -> Download:
     """All refunds of the tab, the newest first."""
-    await params.record_export(context, "refunds.export", None, ("status",))
-    return exported(context, "refunds", TABS, queues.refunds, lambda row: row.refund_id, COLUMNS)
+    asked = await wanted(context)
+    await params.record_export(context, "refunds.export", asked.dealer.tenant_id, FILTERS)
+    return exported(context, asked, "refunds", TABS, queues.refunds, lambda row: row.refund_id, COLUMNS)
 
 
 @action(f"{REFUNDS}/{{number}}/approve", OPERATOR_FINANCE)

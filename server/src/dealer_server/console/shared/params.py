@@ -17,6 +17,8 @@ from dealer_server.rules.orders import identity
 from dealer_server.store.audit import audit_log
 
 PAGE_SIZE = 50
+COUNTED = 10_000
+"""Of a list that grows with orders no more rows are counted."""
 CREATED, NEWEST_FIRST, OLDEST_FIRST = ("-created",), "-created", "created"
 """How lists of what is never forgotten are ordered: by their ids, which hold time, either way round."""
 TRAIL = 40
@@ -94,10 +96,11 @@ def pager(
     shown: int = 0,
     word: str = "",
     total: int | None = None,
+    most: int = 0,
 ) -> Pager:
     """Pages continue after the last row seen. The query keeps where the pages before began. `following`: the key after
     which the next page begins, None on the last page. `shown`: how many rows this page has, of what, and of how many
-    where that is known."""
+    where that is known; no more than `most` were counted."""
     kept, before = filters(context), context.query.get("before", "")
     trail = [part for part in context.query.get("trail", "").split("~") if part]
     back = {"before": trail[-1] if trail else "", "trail": "~".join(trail[:-1])}
@@ -105,17 +108,26 @@ def pager(
     previous = address(path, kept | back) if before else ""
     next_page = "" if following is None else address(path, kept | on)
     first = len(trail) * PAGE_SIZE + PAGE_SIZE * bool(before) + 1 if len(trail) < TRAIL - 1 else None
-    told = _counted(shown, word, total, first, alone=not (previous or next_page)) if shown else ""
+    known = _known(total, word, most)
+    told = _counted(shown, word, known, first, alone=not (previous or next_page)) if shown else ""
     return Pager(previous, next_page, " · ".join(part for part in (told, text) if part))
 
 
-def _counted(shown: int, word: str, total: int | None, first: int | None, *, alone: bool) -> str:
+def _known(total: int | None, word: str, most: int) -> str:
+    """3,412 packages; 10,000+ orders; "" where it is not known."""
+    if total is None:
+        return ""
+    number, _, noun = many(total, word).partition(" ")
+    return f"{number}{'+' if total == most > 0 else ''} {noun}"
+
+
+def _counted(shown: int, word: str, total: str, first: int | None, *, alone: bool) -> str:
     """8 orders; 51–100 of 3,412 packages; 50 orders on this page."""
     if alone:
         return many(shown, word)
-    if total is None or first is None:
+    if not total or first is None:
         return f"{many(shown, word)} on this page"
-    return f"{first:,}–{first + shown - 1:,} of {many(total, word)}"
+    return f"{first:,}–{first + shown - 1:,} of {total}"
 
 
 class Order(NamedTuple):
@@ -153,16 +165,23 @@ def _turned(column: str, now: str) -> str:
 
 
 def list_pager(
-    context: RequestContext, path: str, following: int | None, count: int, word: str, *, oldest_first: bool = False
+    context: RequestContext,
+    path: str,
+    following: int | None,
+    count: int,
+    word: str,
+    *,
+    oldest_first: bool = False,
+    total: int | None = None,
 ) -> Pager:
-    """Of a list that goes through time. A page that came out short says how far it looked."""
+    """Of a list that goes through time. A page that came out short says how far it looked. `total`: COUNTED at most."""
     short = following is not None and count < PAGE_SIZE
     text = (
         f"Looked {'on' if oldest_first else 'back'} to {dates.minute(identity.created_at(following or 0))}"
         if short
         else ""
     )
-    return pager(context, path, following, text, shown=count, word=word)
+    return pager(context, path, following, text, shown=count, word=word, total=total, most=COUNTED)
 
 
 def faults(query: Mapping[str, str], **words: Sequence[str]) -> dict[str, str]:

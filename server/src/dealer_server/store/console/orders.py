@@ -69,6 +69,22 @@ async def list_orders(
     return await pages.scan(connection, scan.after(seen), size, matching, lambda row: row.order_id, max_scanned)
 
 
+async def count_orders(connection: Connection, filters: OrderFilter, most: int) -> dict[tuple[str, str], int]:
+    """How many orders of a dealer or of all, placed in that time, whatever else is asked for, by orderStatus and
+    deliveryStatus; no more than `most` are counted."""
+    rows = await connection.fetch(
+        "SELECT order_status, delivery_status, count(*)::int AS counted FROM ("
+        " SELECT o.* FROM tenant t CROSS JOIN LATERAL ("
+        "  SELECT order_status, delivery_status FROM orders o"
+        "  WHERE o.tenant_id = t.tenant_id AND order_id >= $2 AND order_id < $3 LIMIT $4"
+        " ) o WHERE $1::bigint IS NULL OR t.tenant_id = $1 LIMIT $4) c GROUP BY 1, 2",
+        filters.tenant_id,
+        *identity.ids_between(filters.start, filters.end),
+        most,
+    )
+    return {(row["order_status"], row["delivery_status"]): row["counted"] for row in rows}
+
+
 # A condition of its own, so that the items are joined and not looked up one by one.
 _OF_PACKAGE = """AND order_id IN (SELECT order_id FROM order_item i WHERE i.tenant_id = t.tenant_id
                 AND i.order_id >= $2 AND i.order_id < $3 AND i.package_code = $6)"""

@@ -1,11 +1,12 @@
 """What the console shows of eSIMs, of all dealers or of one: the list, and what is known of one beyond its order."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
 from dealer_server.db.connection import Connection
 from dealer_server.rules.lifecycle.use import NEARLY_PERCENT, USES, Use
+from dealer_server.rules.search.query import FEWEST_DIGITS
 from dealer_server.store.console import pages
 from dealer_server.store.console.orders import VoidRequest
 from dealer_server.store.console.pages import MAX_SCANNED, ListPage, ScanRange
@@ -16,8 +17,8 @@ STATES: tuple[State, ...] = (*USES, "SUSPENDED", "REFUNDING", "REFUNDED", "CANCE
 
 
 class ProfileFilter(NamedTuple):
-    """Which profiles: all that is given must match. `state`: one of STATES. Their ids are from `first` on and before
-    `end`."""
+    """Which profiles: all that is given must match. `state`: one of STATES. `iccid`: its last digits or all of them.
+    Their ids are from `first` on and before `end`."""
 
     tenant_id: int | None = None
     state: State | None = None
@@ -90,14 +91,21 @@ async def list_profiles(
         return ListPage(found[:size], found[size - 1].profile_id if len(found) > size else None)
 
     async def matching(begin: int, end: int, limit: int) -> list[ProfileRow]:
-        return await _fetch(connection, _SPAN, scan, filters.state, begin, end, limit)
+        return await _fetch(connection, scan, filters.state, begin, end, limit)
 
     return await pages.scan(connection, scan, size, matching, lambda row: row.profile_id, max_scanned)
 
 
 async def _by_iccid(connection: Connection, filters: ProfileFilter, scan: ScanRange, limit: int) -> list[ProfileRow]:
-    """By ICCID: each dealer has an index of its own."""
-    return await _fetch(connection, _ICCID, scan, filters.state, scan.first, scan.end, limit, filters.iccid)
+    """By the end of the ICCID, of which there is an index (docs/decisions/0041-search.md)."""
+    digits = (filters.iccid or "")[::-1]
+    if not (digits.isascii() and digits.isdigit() and len(digits) >= FEWEST_DIGITS):
+        return []
+    after = digits[:-1] + chr(ord(digits[-1]) + 1)
+    rows = await connection.fetch(
+        _statement(_ENDING, scan, filters.state), scan.tenant_id, scan.first, scan.end, limit, digits, after
+    )
+    return [ProfileRow(**row) for row in rows]
 
 
 # As rules/lifecycle/use.py and console/shared/words.py say it.
@@ -126,20 +134,28 @@ _OF_STATE: Mapping[State | None, str] = {
     "CANCELLED": "cancelled AND NOT (refunded OR held OR failed)",
     "FAILED": "failed",
 }
-# $1 tenant_id; which rows: by $2 and $3, and $5.
+# $1 tenant_id; ids from $2 on and before $3; $4 how many; $5, $6 between which reversed ICCIDs.
 _SPAN = "profile_id >= $2 AND profile_id < $3"
-_ICCID = f"{_SPAN} AND iccid = $5"
-_PROFILES = """
-WITH found AS MATERIALIZED (
+_COLUMNS = """tenant_id, profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, plan_use_end_at,
+    smdp_status, failed, refunded, held, suspended, cancelled, data_total_bytes, data_usage_bytes"""
+_OF_EACH = f"""
     SELECT p.*, t.name FROM tenant t CROSS JOIN LATERAL (
-        SELECT tenant_id, profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, plan_use_end_at,
-            smdp_status, failed, refunded, held, suspended, data_total_bytes, data_usage_bytes
-        FROM profile p WHERE p.tenant_id = t.tenant_id AND {where} AND recharges IS NULL AND ({state})
-        ORDER BY profile_id {direction} LIMIT $4
+        SELECT {_COLUMNS}
+        FROM profile p WHERE p.tenant_id = t.tenant_id AND {_SPAN} AND recharges IS NULL AND ({{state}})
+        ORDER BY profile_id {{direction}} LIMIT $4
     ) p
     WHERE $1::bigint IS NULL OR t.tenant_id = $1
-    ORDER BY profile_id {direction} LIMIT $4
-)
+    ORDER BY profile_id {{direction}} LIMIT $4
+"""
+_ENDING = f"""
+    SELECT p.*, t.name FROM (
+        SELECT {_COLUMNS}, recharges FROM profile WHERE iccid IS NOT NULL AND reverse(iccid) ~>=~ $5
+            AND reverse(iccid) ~<~ $6 AND ($1::bigint IS NULL OR tenant_id = $1) LIMIT {MAX_SCANNED}
+    ) p JOIN tenant t USING (tenant_id) WHERE {_SPAN} AND recharges IS NULL AND ({{state}})
+    ORDER BY profile_id {{direction}} LIMIT $4
+"""
+_OF_ROWS = """
+WITH found AS MATERIALIZED ({found})
 SELECT f.tenant_id, f.profile_id, f.order_id, f.name AS dealer, i.package_code, i.supplier, f.iccid, f.lifecycle_status,
     f.plan_use_status, f.plan_use_end_at, f.smdp_status, f.failed, f.refunded, f.held, f.suspended, f.data_total_bytes,
     f.data_usage_bytes
@@ -148,10 +164,35 @@ FROM found f JOIN order_item i USING (tenant_id, order_id, line) ORDER BY f.prof
 
 
 async def _fetch(
-    connection: Connection, where: str, scan: ScanRange, state: State | None, *arguments: object
+    connection: Connection, scan: ScanRange, state: State | None, begin: int, end: int, limit: int
 ) -> list[ProfileRow]:
-    sql = _PROFILES.format(where=where, direction=scan.direction, state=_OF_STATE[state])
-    return [ProfileRow(**row) for row in await connection.fetch(sql, scan.tenant_id, *arguments)]
+    rows = await connection.fetch(_statement(_OF_EACH, scan, state), scan.tenant_id, begin, end, limit)
+    return [ProfileRow(**row) for row in rows]
+
+
+def _statement(found: str, scan: ScanRange, state: State | None) -> str:
+    words = {"direction": scan.direction, "state": _OF_STATE[state]}
+    return _OF_ROWS.format(found=found.format(**words), **words)
+
+
+async def count(
+    connection: Connection, filters: ProfileFilter, states: Sequence[State], most: int
+) -> dict[State | None, int]:
+    """How many eSIMs of a dealer or of all, of these ids, whatever their state (None), and in each of these; none of
+    the latter where there are `most` or more."""
+    each = ", ".join(f"count(*) FILTER (WHERE {_OF_STATE[state]})::int AS n{at}" for at, state in enumerate(states))
+    row = await connection.fetchrow(
+        f"SELECT count(*)::int AS found, {each} FROM (SELECT p.* FROM tenant t CROSS JOIN LATERAL ("
+        f" SELECT {_COLUMNS} FROM profile p WHERE p.tenant_id = t.tenant_id AND {_SPAN} AND recharges IS NULL LIMIT $4"
+        ") p WHERE $1::bigint IS NULL OR t.tenant_id = $1 LIMIT $4) p",
+        filters.tenant_id,
+        filters.first,
+        filters.end,
+        most,
+    )
+    assert row is not None
+    known = row["found"] < most
+    return {None: row["found"], **({state: row[f"n{at}"] for at, state in enumerate(states)} if known else {})}
 
 
 async def owner(connection: Connection, profile_id: int) -> ProfileOwner | None:
