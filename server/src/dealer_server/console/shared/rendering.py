@@ -101,12 +101,18 @@ def without(address: str, names: str) -> str:
 
 
 _LINK = Markup('<a href="/console/{0}/{1}">{1}</a>')
+_currency = re.compile(r"(?<=[0-9]) (?=[A-Z]{3,4}\b)")
 _number = re.compile(r"\b([DR][0-9]{18})\b")
+
+
+def unbroken(text: str) -> str:
+    """A text in which no amount is broken before its currency."""
+    return _currency.sub("\N{NO-BREAK SPACE}", text)
 
 
 def linked(text: str) -> Markup:
     """A text for people, escaped, in which numbers of orders and refunds are links."""
-    parts = _number.split(text)  # every second one is a number
+    parts = _number.split(unbroken(text))  # every second one is a number
     return Markup("").join(
         _LINK.format("orders" if part[0] == "D" else "refunds", part) if at % 2 else part
         for at, part in enumerate(parts)
@@ -236,6 +242,7 @@ def environment() -> Environment:
         "json": as_json,
         "without": without,
         "linked": linked,
+        "unbroken": unbroken,
         "epochs": _epochs,
         "exact": dates.exact,
         "minute": dates.minute,

@@ -89,6 +89,7 @@ _LABELS = {
     "orderNo": "Order",
     "profileId": "eSIM",
     "refundNo": "Refund",
+    "topupNo": "Top-up",
     "appKey": "AppKey",
 }
 _TONES = {
