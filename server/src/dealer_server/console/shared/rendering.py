@@ -102,6 +102,7 @@ def without(address: str, names: str) -> str:
 
 _LINK = Markup('<a href="/console/{0}/{1}">{1}</a>')
 _currency = re.compile(r"(?<=[0-9]) (?=[A-Z]{3,4}\b)")
+_profile_id = re.compile(r"\b([0-9]{12,16})\b")
 _number = re.compile(r"\b([DR][0-9]{18})\b")
 
 
@@ -117,6 +118,12 @@ def linked(text: str) -> Markup:
         _LINK.format("orders" if part[0] == "D" else "refunds", part) if at % 2 else part
         for at, part in enumerate(parts)
     )
+
+
+def linked_esims(text: str) -> Markup:
+    """A text for people, escaped, in which profileIds are links."""
+    parts = _profile_id.split(text)
+    return Markup("").join(_LINK.format("profiles", part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def as_json(value: object) -> str:
@@ -242,6 +249,7 @@ def environment() -> Environment:
         "json": as_json,
         "without": without,
         "linked": linked,
+        "linked_esims": linked_esims,
         "unbroken": unbroken,
         "epochs": _epochs,
         "exact": dates.exact,
