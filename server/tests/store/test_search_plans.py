@@ -11,11 +11,13 @@ from asyncpg.connection import LoggedQuery
 from dealer_server.db.database import Database
 from dealer_server.db.session import Session
 from dealer_server.operations.search.collect import SearchCollector
-from dealer_server.store.console import search
+from dealer_server.store.console import orders, profiles, queues, search
+from dealer_server.store.console.orders import OrderFilter
+from dealer_server.store.console.profiles import ProfileFilter
 from dealer_server.store.search import find
 from support.databases import database_named
 
-GROWING = {"orders", "profile", "search_page", "webhook_delivery"}
+GROWING = {"orders", "profile", "search_page", "webhook_delivery", "refund", "refund_line", "purchase"}
 ORDERS = 20_000
 ROWS = f"""
 INSERT INTO wallet (tenant_id, currency) SELECT {{tenant_id}}, 'USD' ON CONFLICT DO NOTHING;
@@ -71,6 +73,12 @@ async def _statements(database: Database, tenant_id: int) -> list[str]:
             await search.orders(connection, None, 1, "x")
             await search.profiles(connection, None, 1, "x")
             await search.deliveries(connection, None, 1)
+            for whose in (None, tenant_id):  # lists, and how many they list
+                await profiles.list_profiles(connection, ProfileFilter(whose, iccid="1234"), None, 8)
+                await profiles.count(connection, ProfileFilter(whose), ("IN_USE",), 100)
+                await orders.count_orders(connection, OrderFilter(whose), 100)
+            await queues.order_of(connection, 1)
+            await queues.esims_of(connection, [(tenant_id, 1)], 8)
     return list(dict.fromkeys(seen))
 
 

@@ -243,11 +243,16 @@ _ESIMS = """
 SELECT l.refund_id, l.profile_id, p.iccid, i.package_code, coalesce(b.supplier, i.supplier) AS supplier, l.amount,
     l.status, p.lifecycle_status, p.plan_use_status, p.smdp_status, p.failed, p.data_total_bytes, p.data_usage_bytes,
     p.recharges, b.cost, b.cost_currency
-FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)
-JOIN refund_line l ON l.tenant_id = key.tenant_id AND l.refund_id = key.refund_id
-JOIN profile p ON p.tenant_id = key.tenant_id AND p.profile_id = l.profile_id
-JOIN order_item i ON i.tenant_id = key.tenant_id AND i.order_id = p.order_id AND i.line = p.line
-LEFT JOIN purchase b ON b.tenant_id = key.tenant_id AND b.profile_id = l.profile_id AND b.state = 'DONE'
+FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id) CROSS JOIN LATERAL (
+    SELECT * FROM refund_line l WHERE l.tenant_id = key.tenant_id AND l.refund_id = key.refund_id LIMIT $3
+) l CROSS JOIN LATERAL (
+    SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id AND p.profile_id = l.profile_id LIMIT 1
+) p CROSS JOIN LATERAL (
+    SELECT * FROM order_item i WHERE i.tenant_id = key.tenant_id AND i.order_id = p.order_id AND i.line = p.line LIMIT 1
+) i LEFT JOIN LATERAL (
+    SELECT * FROM purchase b WHERE b.tenant_id = key.tenant_id AND b.profile_id = l.profile_id AND b.state = 'DONE'
+    LIMIT 1
+) b ON true
 ORDER BY p.data_usage_bytes DESC, l.profile_id LIMIT $3
 """
 
