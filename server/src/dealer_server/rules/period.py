@@ -35,14 +35,21 @@ class Period(NamedTuple):
     def compared_hours(self) -> int:
         """How many of them are compared with the period before: whole days, as reports do; of the last 24 hours, and of
         today alone, the hours that are over."""
-        whole = ((self.end - HOUR).replace(hour=0) - self.start) // HOUR if self.open else self.hours
-        return self.closed_hours if self.name == "24h" or not whole else whole
+        return self._whole_days or self.closed_hours
+
+    @property
+    def _whole_days(self) -> int:
+        """Hours of the days that are over; 0 where hours are compared."""
+        if self.name == "24h":
+            return 0
+        return ((self.end - HOUR).replace(hour=0) - self.start) // HOUR if self.open else self.hours
 
     @property
     def previous(self) -> tuple[datetime, datetime]:
-        """The hours of the period before that are compared: from the first on, before the second."""
+        """The period before, from the first hour on, before the second; where hours are compared as many as those. The
+        last `compared_hours` of it are what is compared."""
         start = self.start - self.length
-        return start, start + self.compared_hours * HOUR
+        return start, self.start if self._whole_days else start + self.closed_hours * HOUR
 
 
 def period(name: Range, first: datetime | None, last: datetime | None, now: datetime) -> Period:

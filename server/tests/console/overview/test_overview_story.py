@@ -86,7 +86,7 @@ async def test_what_waits_for_a_supplier_that_is_down_is_sent_to_the_next_one(ma
     async with signed_in(market.service) as admin, signed_in(market.service, "readonly") as reader:
         for path in ("/console", "/console/suppliers/rt:near"):
             page = await see(admin, path)
-            assert "1 package goes there first · it has no other supplier" in page in page
+            assert "1 package goes there first it has no other supplier" in page in page
             assert "Send 1 waiting item" not in page
         assert "1 package found" in await see(admin, alone)
         assert "Nothing was moved" in await does(admin, act)

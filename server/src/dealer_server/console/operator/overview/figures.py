@@ -87,10 +87,10 @@ def charts(counted: Counted, of: Period) -> list[Chart]:
 
 def _before(counted: Counted, of: Period, values: Values) -> list[float | None]:
     """Of the buckets of the period before that are over; None for the others."""
-    size = of.bucket // HOUR
+    size, every = of.bucket // HOUR, len(starts(of))
     hours = counted.previous or ()
-    found = values(hours[: len(hours) // size * size])
-    return [*found, *[None] * (len(starts(of)) - len(found))] if any(found) else []
+    found = values(hours[: len(hours) // size * size])[: every - of.open]
+    return [*found, *[None] * (every - len(found))] if any(found) else []
 
 
 def _orders(counted: Counted, of: Period) -> Figure:
@@ -141,7 +141,7 @@ def _webhooks(counted: Counted, of: Period) -> Figure:
     attempts, answered = sum(hour.attempts for hour in counted.hours), sum(hour.answered for hour in counted.hours)
     share = grouped(counted.hours, of, lambda hour: hour.answered)
     tried = grouped(counted.hours, of, lambda hour: hour.attempts)
-    before = counted.previous or ()
+    before = _compared(counted, of)
     compared = counted.hours[: of.compared_hours]
     now = sum(hour.answered for hour in compared), sum(hour.attempts for hour in compared)
     was = sum(hour.answered for hour in before), sum(hour.attempts for hour in before)
@@ -194,12 +194,18 @@ def _spread(hours: Sequence[Hour], which: Literal["reads", "writes"]) -> list[in
     return [sum(counts) for counts in zip(*(getattr(hour, which) for hour in hours), strict=True)]
 
 
+def _compared(counted: Counted, of: Period) -> Sequence[Hour]:
+    """The hours of the period before that are compared, as reports do: those next to it."""
+    return (counted.previous or ())[-of.compared_hours :] if of.compared_hours else ()
+
+
 def _change(counted: Counted, of: Period, value: Value) -> str:
     """Of the hours that are compared with as many of the period before."""
     if counted.previous is None or counted.missing:
         return ""
     return change_text(
-        sum(value(hour) for hour in counted.hours[: of.compared_hours]), sum(value(hour) for hour in counted.previous)
+        sum(value(hour) for hour in counted.hours[: of.compared_hours]),
+        sum(value(hour) for hour in _compared(counted, of)),
     )
 
 
