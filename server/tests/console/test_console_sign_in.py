@@ -824,7 +824,8 @@ async def test_every_page_opens_for_its_roles_and_for_no_other(service: Service,
             assert answer.status_code in expected, f"{me} {method} {path} {answer.status_code}"
 
 
-FOR_BOTH = ("/console/account", "/console/users", "/console/notices", "/console/search", "/console/views")
+FOR_BOTH = ("/console/account", "/console/users", "/console/notices", "/console/search", "/console/views",
+            "/console/refunds/{number}")  # fmt: skip
 
 
 async def test_only_pages_of_ones_own_and_the_search_are_for_both_kinds_of_people() -> None:

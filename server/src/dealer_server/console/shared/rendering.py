@@ -113,7 +113,7 @@ def unbroken(text: str) -> str:
 
 def linked(text: str) -> Markup:
     """A text for people, escaped, in which numbers of orders and refunds are links."""
-    parts = _number.split(unbroken(text))  # every second one is a number
+    parts = _number.split(text)  # every second one is a number
     return Markup("").join(
         _LINK.format("orders" if part[0] == "D" else "refunds", part) if at % 2 else part
         for at, part in enumerate(parts)
