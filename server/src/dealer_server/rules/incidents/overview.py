@@ -59,8 +59,8 @@ def incidents(found: Findings, now: datetime) -> list[Incident]:
         _more_receivers(found.more_receivers),
         *_stock(found.stock, found.stock_low),
     ]
-    found = by_harm(incident for incident in told if incident is not None)
-    return sorted(found, key=lambda incident: incident.level != "fault")
+    worst_first = by_harm(incident for incident in told if incident is not None)
+    return sorted(worst_first, key=lambda incident: incident.level != "fault")
 
 
 def _worker(seen_at: datetime | None, now: datetime) -> Incident | None:
