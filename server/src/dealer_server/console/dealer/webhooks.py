@@ -93,7 +93,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         counts={"FAILED": _up_to(failed), PENDING: _up_to(waiting)},
         rt_face=access.rt_face,
         rt_events=access.rt_face != "off" or bool(endpoint and endpoint.rt_url),
-        health=receiver_health(endpoint),
+        health=receiver_health(endpoint, day.delivered, day.total),
         incidents=incidents,
         notice_url=notice_url,
         test_result=result,

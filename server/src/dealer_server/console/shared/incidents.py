@@ -11,11 +11,11 @@ from dealer_server.store.webhooks.endpoints import Endpoint
 Links = Callable[[Incident], Sequence[Link]]
 
 
-def receiver_health(endpoint: Endpoint | None) -> Health:
-    """In a word; None is a dealer that never set a callback URL."""
+def receiver_health(endpoint: Endpoint | None, accepted: int = 0, attempts: int = 0) -> Health:
+    """In a word; None is a dealer that never set a callback URL. `accepted`: of the attempts that the page shows."""
     if endpoint is None:
         return "Not set"
-    return health(endpoint.state, endpoint.consecutive_failures, endpoint.last_success_at)
+    return health(endpoint.state, endpoint.consecutive_failures, endpoint.last_success_at, accepted, attempts)
 
 
 class Act(NamedTuple):

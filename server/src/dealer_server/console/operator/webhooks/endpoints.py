@@ -77,7 +77,7 @@ async def show_endpoint(context: RequestContext) -> Html:
     return Html(
         dealer=dealer,
         endpoint=endpoint,
-        health=receiver_health(endpoint),
+        health=receiver_health(endpoint, history.accepted, history.attempts),
         incidents=incidents,
         waiting=waiting,
         most_waiting=store.COUNTED,
