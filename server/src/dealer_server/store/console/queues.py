@@ -16,7 +16,7 @@ from dealer_server.store.console import pages
 from dealer_server.store.distribution.due import fetch_all
 
 COUNTED = 1_000
-ALL_IDS = 0, 2**53
+ALL_IDS = (0, 2**53)
 MANY, LOOKED_AT = 10_000, 20_000
 Queue = Literal["topups", "refunds", "refunding", "purchases"]
 """refunding: refunds that nobody is to decide, and that are not settled yet."""
@@ -167,7 +167,7 @@ async def topups(
     seen: int | None,
     limit: int,
     tenant_id: int | None = None,
-    between: tuple[int, int] = ALL_IDS,
+    span: tuple[int, int] = ALL_IDS,
     *,
     oldest_first: bool,
 ) -> list[TopupRow]:
@@ -184,7 +184,7 @@ async def topups(
         seen,
         limit,
         tenant_id,
-        *between,
+        *span,
     )
     return [TopupRow(**row) for row in rows]
 
@@ -195,17 +195,20 @@ async def refunds(
     seen: int | None,
     limit: int,
     tenant_id: int | None = None,
-    between: tuple[int, int] = ALL_IDS,
+    span: tuple[int, int] = ALL_IDS,
     only: Sequence[int] | None = None,
     *,
     oldest_first: bool,
+    order_id: int | None = None,
 ) -> list[RefundRow]:
-    """By status, after the one seen last; of all dealers or of one, of these ids. REVIEW: those that wait for an
-    operator, all or `only` these; REFUNDING: the others that are not settled."""
+    """By status, after the one seen last; of all dealers or of one, of these ids, of all orders or of one. REVIEW:
+    those that wait for an operator, all or `only` these; REFUNDING: the others that are not settled."""
     order = pages.by_id(oldest_first=oldest_first)
     unsettled = status in ("REVIEW", "REFUNDING")
-    found = (_UNSETTLED_REFUNDS if unsettled else _of_all("refund", "refund_id")).format(
-        **order, reviewed=_REVIEWED if status == "REVIEW" else f"NOT {_REVIEWED}"
+    found = (_UNSETTLED_REFUNDS if unsettled else _of_all("refund", "refund_id", " {order}")).format(
+        **order,
+        order=_OF_ORDER if order_id is not None else _OF_ANY,
+        reviewed=_REVIEWED if status == "REVIEW" else f"NOT {_REVIEWED}",
     )
     rows = await connection.fetch(
         f"WITH found AS MATERIALIZED ({found})"
@@ -233,7 +236,8 @@ async def refunds(
         seen,
         limit,
         tenant_id,
-        *between,
+        *span,
+        order_id,
         *([only] if unsettled else []),
     )
     return [_refund_row(dict(row)) for row in rows]
@@ -343,8 +347,8 @@ _UNSETTLED = of_given_tenant(
     " WHERE r.tenant_id = $1 AND r.status = 'REFUNDING'",
     1,
 )
-# $1 status, $2 the last one seen, $3 how many, $4 the dealer, ids from $5 on and before $6; of refunds that are not
-# settled $7 only these.
+# $1 status, $2 the last one seen, $3 how many, $4 the dealer, ids from $5 on and before $6; of refunds $7 their
+# order; of those that are not settled $8 only these.
 _PENDING = """
 SELECT * FROM topup WHERE status = 'PENDING' AND $1::text IS NOT NULL AND ($2::bigint IS NULL OR topup_id {beyond} $2)
     AND ($4::bigint IS NULL OR tenant_id = $4) AND topup_id >= $5 AND topup_id < $6
@@ -353,18 +357,21 @@ ORDER BY topup_id {direction} LIMIT $3
 _UNSETTLED_REFUNDS = """
 SELECT * FROM refund r WHERE status = 'REFUNDING' AND $1::text IS NOT NULL
     AND ($2::bigint IS NULL OR refund_id {beyond} $2) AND ($4::bigint IS NULL OR tenant_id = $4)
-    AND refund_id >= $5 AND refund_id < $6 AND ($7::bigint[] IS NULL OR refund_id = ANY($7))
+    AND refund_id >= $5 AND refund_id < $6 {order} AND ($8::bigint[] IS NULL OR refund_id = ANY($8))
     AND {reviewed}
 ORDER BY refund_id {direction} LIMIT $3
 """
 
 
-def _of_all(table: str, key: str) -> str:
+_OF_ORDER, _OF_ANY = "AND order_id = $7", "AND $7::bigint IS NULL"  # apart, so that the order's index is used
+
+
+def _of_all(table: str, key: str, more: str = "") -> str:
     """The newest or the oldest of all tenants or of one, tenant by tenant by primary key."""
     return (
         f"SELECT one.* FROM tenant t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant_id = t.tenant_id"
         f" AND ($1::text IS NULL OR status = $1) AND ($2::bigint IS NULL OR {key} {{beyond}} $2)"
-        f" AND {key} >= $5 AND {key} < $6"
+        f" AND {key} >= $5 AND {key} < $6{more}"
         f" ORDER BY {key} {{direction}} LIMIT $3) one"
         f" WHERE $4::bigint IS NULL OR t.tenant_id = $4 ORDER BY one.{key} {{direction}} LIMIT $3"
     )
