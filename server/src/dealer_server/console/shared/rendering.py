@@ -231,6 +231,12 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    _add_names(made)
+    return made
+
+
+def _add_names(made: Environment) -> None:
+    """What templates call."""
     made.filters |= {
         "tone": words.tone,
         "word": words.text,
@@ -274,7 +280,6 @@ def environment() -> Environment:
         "esim_state": words.esim_state,
         "is_degraded": health.is_degraded,
     }
-    return made
 
 
 async def warm() -> None:

@@ -189,6 +189,30 @@ async def topups(
     return [TopupRow(**row) for row in rows]
 
 
+_REFUNDS = (
+    "SELECT r.tenant_id, t.name AS dealer, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited,"
+    " r.remark, r.author, r.created_at, r.settled_at, l.*, i.packages, i.of_package"
+    " FROM found r JOIN tenant t ON t.tenant_id = r.tenant_id JOIN wallet w ON w.tenant_id = r.tenant_id"
+    f" {_ROWS} CROSS JOIN LATERAL ("
+    "  SELECT count(*)::int AS profiles, count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING')::int"
+    "   AS review, coalesce(array_agg(DISTINCT ARRAY[way, reason]) FILTER (WHERE reason IS NOT NULL), '{}')"
+    "   AS refusals,"
+    f"  count(*) FILTER (WHERE {_USED})::int AS used,"
+    f"  count(*) FILTER (WHERE NOT ({_USED}) AND (p.lifecycle_status IN ('ACTIVATING', 'ACTIVATED')"
+    "    OR p.smdp_status <> 'RELEASED'))::int AS installed,"
+    "   coalesce(sum(p.data_usage_bytes), 0)::bigint AS usage_bytes,"
+    "   coalesce(sum(p.data_total_bytes), 0)::bigint AS total_bytes"
+    "  FROM refund_line l JOIN profile p USING (tenant_id, profile_id)"
+    "  WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id) l CROSS JOIN LATERAL ("
+    "  SELECT array_agg(package_code ORDER BY line) AS packages,"
+    "   array_agg(profiles ORDER BY line) AS of_package FROM ("
+    "   SELECT line, count(*)::int AS profiles FROM refund_line l"
+    "   WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id GROUP BY line) l"
+    "  JOIN order_item i USING (line) WHERE i.tenant_id = r.tenant_id AND i.order_id = r.order_id) i"
+)
+"""Of the refunds found."""
+
+
 async def refunds(
     connection: Connection,
     status: str | None,
@@ -211,27 +235,7 @@ async def refunds(
         reviewed=_REVIEWED if status == "REVIEW" else f"NOT {_REVIEWED}",
     )
     rows = await connection.fetch(
-        f"WITH found AS MATERIALIZED ({found})"
-        " SELECT r.tenant_id, t.name AS dealer, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited,"
-        " r.remark, r.author, r.created_at, r.settled_at, l.*, i.packages, i.of_package"
-        " FROM found r JOIN tenant t ON t.tenant_id = r.tenant_id JOIN wallet w ON w.tenant_id = r.tenant_id"
-        f" {_ROWS} CROSS JOIN LATERAL ("
-        "  SELECT count(*)::int AS profiles, count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING')::int"
-        "   AS review, coalesce(array_agg(DISTINCT ARRAY[way, reason]) FILTER (WHERE reason IS NOT NULL), '{}')"
-        "   AS refusals,"
-        f"  count(*) FILTER (WHERE {_USED})::int AS used,"
-        f"  count(*) FILTER (WHERE NOT ({_USED}) AND (p.lifecycle_status IN ('ACTIVATING', 'ACTIVATED')"
-        "    OR p.smdp_status <> 'RELEASED'))::int AS installed,"
-        "   coalesce(sum(p.data_usage_bytes), 0)::bigint AS usage_bytes,"
-        "   coalesce(sum(p.data_total_bytes), 0)::bigint AS total_bytes"
-        "  FROM refund_line l JOIN profile p USING (tenant_id, profile_id)"
-        "  WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id) l CROSS JOIN LATERAL ("
-        "  SELECT array_agg(package_code ORDER BY line) AS packages,"
-        "   array_agg(profiles ORDER BY line) AS of_package FROM ("
-        "   SELECT line, count(*)::int AS profiles FROM refund_line l"
-        "   WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id GROUP BY line) l"
-        "  JOIN order_item i USING (line) WHERE i.tenant_id = r.tenant_id AND i.order_id = r.order_id) i"
-        f" ORDER BY r.refund_id {order['direction']}",
+        f"WITH found AS MATERIALIZED ({found}) {_REFUNDS} ORDER BY r.refund_id {order['direction']}",
         status,
         seen,
         limit,
