@@ -14,6 +14,7 @@ from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
 from dealer_server.console.shared.rendering import indented, many
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.webhook_headers import webhook_headers
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import endpoint as webhook
 from dealer_server.operations.webhooks import resend as bulk
@@ -203,7 +204,7 @@ async def show_delivery(context: RequestContext) -> Html:
         body=body.decode(),
         shown=indented(body),
         most_shown=MOST_SHOWN,
-        headers=samples.webhook_headers(delivery, app_key, standard=bool(endpoint and endpoint.standard_headers)),
+        headers=webhook_headers(delivery, app_key, standard=bool(endpoint and endpoint.standard_headers)),
         curl=samples.webhook_curl(delivery, app_key, url, body.decode()) if body else "",
     )
 

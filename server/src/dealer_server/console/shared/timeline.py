@@ -221,11 +221,22 @@ _TELLING = (
     "SMDP_STATUS_CHANGED",
 )
 """What says most stands first; all other changes follow from these."""
+_INSTALLED = {"PROFILE_LIFECYCLE_CHANGED", "SMDP_STATUS_CHANGED"}
+_MORE_THAN_INSTALLED = {*_CODES, "PROFILE_CANCELLED", "PLAN_USE_STARTED", "PLAN_USE_ENDED", "ESIM_STATUS_CHANGED"}
+"""A delivered eSIM that goes on at the SM-DP+, and in nothing else, was installed (specification 3.4)."""
 
 
 def changes_text(event_type: str, hints: Sequence[str] | None) -> str:
     """What a webhook says above all, where its type does not say it already. The page of the webhook has all of it."""
     said = [hint for hint in hints or () if hint != event_type and event_type != "REFUND_COMPLETED"]
+    if {*said} >= _INSTALLED and not _MORE_THAN_INSTALLED & {*said}:
+        return "eSIM installed"
     telling = [hint for hint in _TELLING if hint in said] or said[:1]
     texts = ["eSIM delivered" if hint in _CODES else words.text(hint) for hint in telling]
-    return ", ".join([*dict.fromkeys(texts)][: 1 if telling[:1] and telling[0] in _CODES else 2])
+    first, *others = [*dict.fromkeys(texts)][: 1 if telling[:1] and telling[0] in _CODES else 2] or [""]
+    return ", ".join([first, *[one if one[1:2].isupper() else one[:1].lower() + one[1:] for one in others]])
+
+
+def event_text(event_type: str, hints: Sequence[str] | None) -> str:
+    """What a webhook says above all; of one that was never sent its type."""
+    return changes_text(event_type, hints) or words.text(event_type)

@@ -66,6 +66,12 @@ class History(NamedTuple):
         return max(one.accepted + one.failed for one in self.buckets)
 
     @property
+    def scale(self) -> int:
+        """Where the axis of a chart ends: a round even number, so that half of it is one too."""
+        ten = 10 ** (len(str(max(self.most, 1))) - 1)
+        return next(step * ten for step in (2, 4, 6, 8, 10, 20) if step * ten >= self.most)
+
+    @property
     def rate(self) -> str:
         """Rounded down, so that 100 % is all of them."""
         return f"{1000 * self.accepted // max(self.attempts, 1) / 10:.1f}".removesuffix(".0") + " %"

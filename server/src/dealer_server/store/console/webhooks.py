@@ -1,5 +1,6 @@
 """What operators see of webhooks: the health of each dealer's endpoint, and the log of all deliveries."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, get_args
 
@@ -9,7 +10,7 @@ from dealer_server.rules.webhooks import answers
 from dealer_server.store.console import pages, queues
 from dealer_server.store.console.pages import ListPage, ScanRange
 from dealer_server.store.distribution.due import fetch_all
-from esim_dealer.wire.vocabulary import AttemptError, DeliveryState, EndpointState, EventType
+from esim_dealer.wire.vocabulary import AttemptError, ChangeHint, DeliveryState, EndpointState, EventType
 
 SAMPLE = 200
 """How many of a dealer's latest deliveries its success rate is computed from."""
@@ -51,6 +52,7 @@ class DeliveryRow(NamedTuple):
     delivery_id: int
     order_id: int
     event_type: EventType
+    hints: Sequence[ChangeHint] | None
     state: DeliveryState
     attempt_count: int
     next_attempt_at: datetime | None
@@ -70,7 +72,7 @@ _NONE, _EPOCH, _SOON = 2**53, datetime.fromtimestamp(0, UTC), 64
 _DELIVERIES = """
 WITH found AS MATERIALIZED (
     SELECT d.*, t.name AS dealer FROM tenant t CROSS JOIN LATERAL (
-        SELECT tenant_id, delivery_id, order_id, event_type, state, attempt_count, due_at, created_at
+        SELECT tenant_id, delivery_id, order_id, event_type, hints, state, attempt_count, due_at, created_at
         FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id AND delivery_id >= $2 AND delivery_id < $3
             {state} AND ($4::text IS NULL OR event_type = $4)
             AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
@@ -78,7 +80,7 @@ WITH found AS MATERIALIZED (
     ) d
     WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY delivery_id {direction} LIMIT $7
 )
-SELECT f.tenant_id, f.dealer, f.delivery_id, f.order_id, f.event_type, f.state, f.attempt_count,
+SELECT f.tenant_id, f.dealer, f.delivery_id, f.order_id, f.event_type, f.hints, f.state, f.attempt_count,
     CASE WHEN f.state IN ('READY', 'RETRY') THEN f.due_at END AS next_attempt_at, f.created_at, last.http_status,
     last.error, last.duration_ms
 FROM found f {rows} LEFT JOIN LATERAL (
@@ -142,14 +144,16 @@ async def dealers_with_none(connection: Connection) -> int:
     return await connection.fetchval(sql) or 0
 
 
-async def counts(connection: Connection) -> dict[str, int]:
-    """Of all dealers, by state and in ALL: those BY_INDEX and what queues.by_status knows, queues.MANY at most."""
-    found = await queues.by_status(connection, "webhook_delivery")
-    if found.get("ALL", queues.MANY) < queues.MANY:
+async def counts(connection: Connection, tenant_id: int | None = None) -> dict[str, int]:
+    """By state, queues.MANY at most: those BY_INDEX; of all dealers also in ALL and what queues.by_status knows."""
+    found = await queues.by_status(connection, "webhook_delivery") if tenant_id is None else {}
+    if tenant_id is None and found.get("ALL", queues.MANY) < queues.MANY:
         found.setdefault("DELIVERED", 0)
     for state in BY_INDEX:
-        some = f"SELECT 1 FROM webhook_delivery WHERE {OF_ALL} state = '{state}' LIMIT {queues.MANY}"
-        rows = await fetch_all(connection, f"SELECT count(*)::int AS counted FROM ({some}) d")
+        whose = OF_ALL if tenant_id is None else "tenant_id = $1 AND"
+        some = f"SELECT 1 FROM webhook_delivery WHERE {whose} state = '{state}' LIMIT {queues.MANY}"
+        sql = f"SELECT count(*)::int AS counted FROM ({some}) d"
+        rows = await (fetch_all(connection, sql) if tenant_id is None else connection.fetch(sql, tenant_id))
         found[state] = min(sum(row["counted"] for row in rows), queues.MANY)
     return found
 

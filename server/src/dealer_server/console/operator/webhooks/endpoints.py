@@ -1,7 +1,6 @@
 """How do dealers' endpoints answer? All of them, the worst first; and one with its history."""
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
 
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.shared import params, words
@@ -10,7 +9,7 @@ from dealer_server.console.shared.page import page
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.request_context import Html, NotFound, RequestContext
-from dealer_server.operations.webhooks.resend import Resendable
+from dealer_server.console.shared.timeline import event_text
 from dealer_server.rules import dates, period
 from dealer_server.rules.incidents.receiver import health
 from dealer_server.rules.webhooks import answers as rules
@@ -85,7 +84,7 @@ async def show_endpoint(context: RequestContext) -> Html:
         said_from=dates.minute(of.start),
         by="hour" if of.bucket == period.HOUR else "day" if of.bucket == period.DAY else "6 hours",
         answer_text=answer_text,
-        finished=get_args(Resendable),
+        event_text=event_text,
         ranges=[
             (TITLES[name], params.address(path, {"range": name, "answer": chosen}), of.name == name) for name in RANGES
         ],
@@ -109,11 +108,11 @@ def answer_faults(query: Mapping[str, str]) -> dict[str, str]:
 def answer_text(word: str) -> str:
     """HTTP 500; Time-out."""
     if word == rules.NONE:
-        return "No answer"
+        return "No response"
     return f"HTTP {word}" if word[0].isdigit() else words.text(word)
 
 
 def options(chosen: str, others: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Of a filter by answer: kinds of statuses and `others`, and the chosen one in any case."""
     known = [*dict.fromkeys((*rules.KINDS, rules.NONE, *others, *[chosen] * bool(chosen)))]
-    return [("", "Any answer"), *((word, answer_text(word)) for word in known)]
+    return [("", "Any response"), *((word, answer_text(word)) for word in known)]

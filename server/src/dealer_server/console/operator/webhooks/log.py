@@ -12,6 +12,8 @@ from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_SUPPORT, OPERATORS, permissions
 from dealer_server.console.shared.request_context import Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.timeline import event_text
+from dealer_server.console.shared.webhook_headers import webhook_headers
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import resend
 from dealer_server.operations.webhooks.resend import Resendable
@@ -22,7 +24,7 @@ from dealer_server.store.console import orders, queues
 from dealer_server.store.console import webhooks as store
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.webhooks import DeliveryRow, Wanted
-from dealer_server.store.webhooks import endpoints, log
+from dealer_server.store.webhooks import endpoints, log, signer
 from dealer_server.store.webhooks.dialects import EVENT_TYPES, RT
 from esim_dealer.wire.vocabulary import DeliveryState
 
@@ -60,11 +62,13 @@ async def webhooks(context: RequestContext) -> Html:
             found = await store.deliveries(
                 connection, wanted, seen, PAGE_SIZE, context.now, oldest_first=not order.descending
             )
-        counts = await store.counts(connection)
+        counts = await store.counts(connection, wanted.tenant_id)
         worst = await store.endpoints(connection, 0, WORST + 1)
     filters = {name: value for name, value in params.filters(context).items() if value}
     known = {name: counts[state] for name, state in (*TABS, ("All", "ALL")) if state in counts}
-    told = known if not filters.keys() - {"status", "sort"} else {}
+    told = known if not filters.keys() - {"status", "sort", "dealer"} else {}
+    listed = counts.get(wanted.state or "ALL") if told else None
+    total = None if listed == queues.MANY else listed
     return Html(
         deliveries=found.rows,
         dealer=dealer,
@@ -79,9 +83,9 @@ async def webhooks(context: RequestContext) -> Html:
         more_endpoints=len(worst) > WORST,
         sample=store.SAMPLE,
         order=order,
-        pager=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery"),
+        pager=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery", total=total),
+        event_text=event_text,
         export=params.address(f"{WEBHOOKS}.csv", filters),
-        finished=FINISHED,
     )
 
 
@@ -125,6 +129,7 @@ async def show_delivery(context: RequestContext) -> Html:
         readable = [delivery_id] if permissions(context.user).codes else []
         bodies = await orders.bodies(connection, tenant_id, readable, context.parts.data_keys)
         endpoint = await endpoints.find(connection, tenant_id)
+        signs = await signer.load(connection, tenant_id)
     body = bodies.get(delivery_id, b"")
     own = not delivery.event_type.startswith(RT)
     return Html(
@@ -133,6 +138,13 @@ async def show_delivery(context: RequestContext) -> Html:
         url="" if endpoint is None else endpoint.url if own else endpoint.rt_url,
         attempts=codes.without_codes(attempts[delivery_id], body),
         body=codes.indented(body),
+        headers=webhook_headers(
+            delivery,
+            signs.app_key if signs else "",
+            standard=bool(endpoint and endpoint.standard_headers),
+            whose="the dealer's",
+        ),
+        event_text=event_text,
         finished=delivery.state in FINISHED,
     )
 
