@@ -84,11 +84,28 @@ async def test_rows_are_compared_with_as_many_days_before(service: Service, admi
     days = f"dealer={dealer.tenant_id}&from={day}&to={day}"
     answered = await admin.get(f"/console/reports?by=package&{days}")
     page = text_of(answered.text)
-    assert f"Sales, {date.fromisoformat(day):%-d %b %Y}" in page and "highest revenue first" in page
+    assert f"Reports, {date.fromisoformat(day):%-d %b %Y}" in page and "highest revenue first" in page
     assert "TEST-OK 2 3.60 ↓ down 50 % –" in page and re.search("TEST-ASYNC 1 1.80 – −1.80", page)
     assert 'href="/console/packages/TEST-OK"' in answered.text
-    assert "Change" not in await see(admin, f"/console/reports?by=day&{days}")
+    by_day = await see(admin, f"/console/reports?by=day&{days}")
+    assert (
+        f"{dates.day(date.fromisoformat(day))} 3 5.40 ↓ down 25 %" in by_day
+        and "against the day 1 day earlier" in by_day
+    )
     assert "by=package" in (await admin.get(f"/console/reports?by=supplier&{days}")).text.partition("<tbody>")[2]
+
+
+@pytest.mark.usefixtures("clerk")
+async def test_two_groupings_have_subtotals_and_the_chart_shows_the_groups(admin: Browser, dealer: ApiClient):
+    page = await see(admin, f"/console/reports?by=dealer&then=package&dealer={dealer.tenant_id}")
+    heads = page.partition("By dealer and package")[2]
+    assert heads.index("Total 3 5.40") < heads.index(f"Test dealer {dealer.tenant_id} All packages 3 5.40")
+    assert heads.index("All packages 3 5.40") < heads.index("TEST-OK 2 3.60") < heads.index("TEST-ASYNC 1 1.80")
+    packages = await admin.get(f"/console/reports?by=package&dealer={dealer.tenant_id}")
+    assert "Revenue by day and package" in packages.text and 'class="layer layer-2"' in packages.text
+    shown = text_of(packages.text.partition('class="numbers"')[2])
+    assert f"{dates.day(clock.now())} so far 3.60 1.80" in shown
+    assert "layer-2" not in (await admin.get(f"/console/reports?by=dealer&dealer={dealer.tenant_id}")).text
 
 
 async def test_a_dealer_sees_its_own_without_costs_and_suppliers(

@@ -12,10 +12,12 @@ from dealer_server.rules import dates
 from dealer_server.rules.money import money
 from dealer_server.rules.period import change_text
 from dealer_server.rules.reports import period as periods
+from dealer_server.rules.reports import stack as rules_of_stack
 from dealer_server.rules.reports import sums as rules
 from dealer_server.rules.reports.period import PRESETS, Month, Period
+from dealer_server.rules.reports.stack import Stack
 from dealer_server.rules.reports.statement import account
-from dealer_server.rules.reports.sums import Sums
+from dealer_server.rules.reports.sums import DaySums, Sums
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.reports import report
 from dealer_server.store.reports import statement as statement_store
@@ -24,6 +26,7 @@ from dealer_server.store.reports.report import Filter, Freshness, Row
 SHOWN = 100
 EXPORTED = 100_000
 MONTHS = 12
+STACKED_DAYS = 62
 BEHIND = 20_000
 """Ledger entries: with more of them left, a report says that it is not complete."""
 WORDS: Mapping[str, str] = {"day": "Day", "dealer": "Dealer", "package": "Package", "supplier": "Supplier"}
@@ -53,7 +56,9 @@ class Group(NamedTuple):
 
 class Report(NamedTuple):
     """`more`: there are more groups than these. `before`: the sums of as many days before, day by day; `changes`: by
-    how much a sum of the days that are over is more or less than that of as many before, "" where there is none."""
+    how much a sum of the days that are over is more or less than that of as many before, "" where there is none.
+    `subtotals`: of two keys, the sums of each value of the first, by it and the currency. `stack`: what the groups
+    sold by day; None where they are days."""
 
     question: Question
     groups: Sequence[Group]
@@ -65,6 +70,8 @@ class Report(NamedTuple):
     before: Sequence[Sums]
     changes: Mapping[str, str]
     freshness: Freshness
+    subtotals: Mapping[tuple[Any, str], Group]
+    stack: Stack | None
 
     @property
     def late(self) -> bool:
@@ -103,10 +110,12 @@ async def load(context: RequestContext, asked: Question) -> Report:
         every = await report.by_day(connection, asked.wanted._replace(period=both))
         rows = await report.grouped(connection, asked.wanted, asked.by, SHOWN + 1)
         freshness = await report.freshness(connection, asked.wanted.tenant_id)
-        groups = await _compared(connection, asked, await _named(connection, rows[:SHOWN]), context.now)
-    days = asked.wanted.period.days
-    totals = rules.totals(one for one in every if one.day >= days[0])
-    currency = next(iter(totals), "USD")
+        groups = await _compared(connection, asked, await _named(connection, rows[:SHOWN]), every, context.now)
+        subtotals = await _subtotals(connection, asked, groups, every, context.now)
+        days = asked.wanted.period.days
+        totals = rules.totals(one for one in every if one.day >= days[0])
+        currency = next(iter(totals), "USD")
+        stacked = await _stacked(connection, asked, currency, every)
     series = rules.series(every, currency, days)
     before = rules.series(every, currency, asked.wanted.period.before.days)
     over = len([day for day in days if day < periods.day_of(context.now)])
@@ -121,11 +130,57 @@ async def load(context: RequestContext, asked: Question) -> Report:
         before=before,
         changes=changes(series[:over], before[len(before) - over :]),
         freshness=freshness,
+        subtotals=subtotals,
+        stack=stacked,
     )
 
 
-async def _compared(connection: Connection, asked: Question, groups: list[Group], now: datetime) -> list[Group]:
-    """The groups with their changes; rows of a day are compared with nothing."""
+async def _subtotals(
+    connection: Connection, asked: Question, groups: Sequence[Group], every: Sequence[DaySums], now: datetime
+) -> dict[tuple[Any, str], Group]:
+    """Of two keys, those of each value of the first that is shown, by it and the currency."""
+    if len(asked.by) == 1 or not groups:
+        return {}
+    first = asked._replace(by=asked.by[:1])
+    values = list(dict.fromkeys(group.keys[asked.by[0]] for group in groups))
+    rows = await report.among(connection, asked.wanted, first.by, values)
+    found = await _compared(connection, first, await _named(connection, rows), every, now)
+    return {(group.keys[asked.by[0]], group.currency): group for group in found}
+
+
+async def _stacked(connection: Connection, asked: Question, currency: str, every: Sequence[DaySums]) -> Stack | None:
+    """What those groups sold by day that sold most. Sums of a package and day are read one by one: of a long time they
+    are too many."""
+    key, days = next((name for name in asked.by if name != "day"), None), asked.wanted.period.days
+    if key is None or (key == "package" and len(days) > STACKED_DAYS):
+        return None
+    most = await report.grouped(connection, asked.wanted, [key], rules_of_stack.LAYERS)
+    top = {group.keys[key]: group.names[key][0] for group in await _named(connection, most)}
+    rows = await report.among(connection, asked.wanted, [key, "day"], list(top))
+    sold = [(row.keys[key], row.keys["day"], row.sums.revenue) for row in rows if row.currency == currency]
+    total = dict(zip(days, [one.revenue for one in rules.series(every, currency, days)], strict=True))
+    return rules_of_stack.stack(top, sold, total) if len(top) > 1 and any(total.values()) else None
+
+
+def _compared_days(asked: Question, groups: Sequence[Group], every: Sequence[DaySums], today: date) -> list[Group]:
+    """Each day that is over with the one that stands at its place in as many days before."""
+    long = len(asked.wanted.period.days) * periods.DAY
+    sold = {(one.day, one.currency): one.sums.revenue for one in every}
+
+    def change(group: Group) -> str:
+        day = group.keys["day"]
+        before = sold.get((day - long, group.currency), 0)
+        return change_text(group.sums.revenue, before) if before > 0 and day < today else ""
+
+    return [group._replace(change=change(group)) for group in groups]
+
+
+async def _compared(
+    connection: Connection, asked: Question, groups: list[Group], every: Sequence[DaySums], now: datetime
+) -> list[Group]:
+    """The groups with their changes; rows of a day and something else are compared with nothing."""
+    if asked.by == ["day"]:
+        return _compared_days(asked, groups, every, periods.day_of(now))
     wanted, yesterday = asked.wanted, periods.day_of(now) - periods.DAY
     over = Period(wanted.period.first, min(wanted.period.last, yesterday))
     if "day" in asked.by or not groups or over.last < over.first:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol, get_args
 
+from dealer_server.rules import axis
 from dealer_server.rules.period import Period, starts
 from esim_dealer.wire.vocabulary import AttemptError
 
@@ -67,9 +68,8 @@ class History(NamedTuple):
 
     @property
     def scale(self) -> int:
-        """Where the axis of a chart ends: a round even number, so that half of it is one too."""
-        ten = 10 ** (len(str(max(self.most, 1))) - 1)
-        return next(step * ten for step in (2, 4, 6, 8, 10, 20) if step * ten >= self.most)
+        """Where the axis of its chart ends."""
+        return axis.end(self.most)
 
     @property
     def rate(self) -> str:
