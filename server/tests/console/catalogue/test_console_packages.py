@@ -15,6 +15,7 @@ from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.catalogue import hidden, paid, preview
 from support.console.operator_pages import acts, does, fill, see, text_of
+from support.money.refunds import bought
 from support.reports import folded
 from support.store_fixture import PACKAGES, stock_csv
 
@@ -41,6 +42,25 @@ async def of_stock(service: Service, code: str, cost: int) -> None:
 
 async def one(dealer: ApiClient, code: str) -> dict[str, Any]:
     return (await dealer.post("/package/list", {"packageCode": code})).data["packages"][0]
+
+
+async def test_packages_are_sorted_as_people_count_and_tell_what_they_sold(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    names = ["Zed 500 MB 30 days", "Zed 1 GB 7 days", "Zed 1 GB 30 days", "Zed 3 GB 30 days", "Zed 10 GB 30 days"]
+    for number, name in enumerate(sorted(names)):
+        _, amount, unit, days, _ = name.split()
+        made = {"packageCode": f"ZED-{number}", "packageName": name, "dataBytes": amount + unit, "duration": days}
+        made["locationCode"] = "ZW"
+        await does(admin, "/console/packages/new", **NEW | made)
+    page = await see(admin, "/console/packages?q=ZED-")
+    assert sorted(names, key=page.index) == names
+    await bought(dealer, quantity=2)
+    await folded(service.database)
+    page = await see(admin, "/console/packages?q=TEST-OK&sort=-sold")
+    assert re.search(r"TEST-OK 1 GB 7 days TEST-OK .* [1-9]\d* On sale", page), page
+    edit = await see(admin, "/console/packages/TEST-OK/edit?price=9.00")
+    assert "Dealers without a price list" in edit and "9.00 USD" in edit.partition("Who pays what")[2]
 
 
 async def test_a_package_has_a_page_with_its_route_stock_payers_and_sales(
@@ -122,7 +142,7 @@ async def test_the_list_tells_cost_and_margin_and_finds_what_is_sold_at_a_loss(s
     await of_stock(service, "TEST-REJECT", 20_000)
     await of_stock(service, "TEST-ASYNC", 9_000)
     page = await see(admin, "/console/packages?q=TEST-REJECT")
-    assert "2.00 1.80 USD −11.11 % On sale" in page, page
+    assert "2.00 1.80 USD −11.11 % 0 On sale" in page, page
     losses = await see(admin, "/console/packages?margin=loss&supplier=stock")
     assert "TEST-REJECT" in losses and "TEST-ASYNC" not in losses
     assert re.search(r"[1-9] packages? below the cost", await see(admin, "/console/packages"))

@@ -36,15 +36,17 @@ async def test_the_audit_log_is_filtered_by_an_act_or_a_part_of_its_code(dealer:
     assert '<option value="tenant." selected>' in part and 'title="tenant.create"' in part
 
 
-async def test_an_actor_is_not_named_twice(service: Service, dealer: ApiClient, admin: Browser) -> None:
+async def test_an_actor_is_named_in_words(service: Service, dealer: ApiClient, admin: Browser) -> None:
     async with service.database.transaction() as connection:
         await connection.execute(
             "INSERT INTO audit_log (at, author, source, action, tenant_id, detail, hash)"
             " VALUES (now(), 'cli:root@vm', 'cli root@vm pid 7', 'keys.rotate', $1, '{}', '')",
             int(dealer.tenant_id),
         )
-    page = await see(admin, f"/console/audit?dealer={dealer.tenant_id}&action=keys.rotate")
-    assert "cli:root@vm pid 7" in page and "cli root@vm" not in page
+    page = f"/console/audit?dealer={dealer.tenant_id}&kind=users"
+    assert "root Command line Sealed secrets with the newest key" in await see(admin, page)
+    assert 'title="cli:root@vm, cli root@vm pid 7"' in (await admin.get(page)).text
+    assert "Sealed secrets" not in (await see(admin, page.replace("users", "money"))).partition("Details")[2]
 
 
 async def test_dealers_without_an_endpoint_are_counted_and_shown_when_asked_for(

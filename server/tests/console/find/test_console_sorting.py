@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import date
 from functools import partial
 from html import unescape
 from typing import Any
@@ -33,7 +34,7 @@ LISTS = {
     "/console/refunds?status=ALL": {"created": "descending"},
     "/console/packages": {
         "code": "ascending",
-        **dict.fromkeys(("place", "data", "supplier", "cost", "price", "margin"), ""),
+        **dict.fromkeys(("supplier", "cost", "price", "margin", "sold"), ""),
     },
     "/console/suppliers": {
         "code": "ascending",
@@ -196,7 +197,7 @@ def reads(*, backwards: bool) -> dict[str, Read]:
     for order in packages.ORDERS:
         found[f"packages by {order}"] = listed(
             lambda connection, seen, limit, order=order: packages.list_packages(
-                connection, PackageFilter(), seen, limit, order, descending=backwards
+                connection, PackageFilter(), seen, limit, order, descending=backwards, since=date(2000, 1, 1)
             ),
             lambda row: row.package.package_code,
         )

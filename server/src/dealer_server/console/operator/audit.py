@@ -3,11 +3,10 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
-from urllib.parse import quote
 
 from dealer_server.console.find import choice, dates, files, tabs
 from dealer_server.console.find.choice import Choice
-from dealer_server.console.operator.audit_words import ACTIONS
+from dealer_server.console.operator.audit_words import ACTIONS, KINDS, changed_page, page_of
 from dealer_server.console.shared import params, words
 from dealer_server.console.shared.page import MenuEntry, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -21,9 +20,7 @@ from dealer_server.store.console.pages import ListPage
 from dealer_server.store.suppliers.purchase import Hop
 
 AUDIT = "/console/audit"
-FILTERS = ("author", "action", "dealer", "from", "to")
-_PAGES = {"orderNo": "/console/orders/", "profileId": "/console/profiles/", "packageCode": "/console/packages/"}
-"""Of what a fact names, where that is never removed."""
+FILTERS = ("author", "kind", "action", "dealer", "from", "to")
 _SILENT = ("", "0", "no", "none", "off", "Active")
 """What says nothing of something new."""
 _WORDS = ("status", "kind", "basis", "states", "event", "decision", "outcome", "payStatus", "locationType", "dataType")
@@ -55,6 +52,16 @@ class Told(NamedTuple):
     silent: bool = False
 
 
+class Shown(NamedTuple):
+    """An act. `page`: that of what it changed; `by`: how it was done; `said`: what was done."""
+
+    act: Act
+    said: str
+    page: str
+    by: str
+    details: Sequence[Told]
+
+
 @page(AUDIT, OPERATORS, "operator/audit.html", MenuEntry("Audit log", "history", 160), listing=True)
 async def audit(context: RequestContext) -> Html:
     (dealer, filters), faults = await _wanted(context), params.faults(context.query)
@@ -66,11 +73,11 @@ async def audit(context: RequestContext) -> Html:
                 connection, filters, params.number(context.query, "before"), PAGE_SIZE
             )
     return Html(
-        acts=[(act, ACTIONS.get(act.action, act.action), _source(act), _details(act)) for act in found.rows],
+        acts=[_shown(act) for act in found.rows],
         actions=_choices(chosen),
         said=ACTIONS.get(chosen or "", chosen or ""),
         dealer=dealer,
-        tabs=await tabs.of(context, AUDIT, []),
+        tabs=await tabs.of(context, AUDIT, [(kind.name, {"kind": key}) for key, kind in KINDS.items()]),
         dates=dates.of(context, AUDIT),
         faults=faults,
         filtered=bool(faults) or filters != ActFilter(),
@@ -103,6 +110,7 @@ async def _wanted(context: RequestContext) -> tuple[Choice, ActFilter]:
         start=params.day(query, "from"),
         end=params.day(query, "to", after=True),
         whole=chosen in ACTIONS,
+        actions=KINDS[kind].actions if (kind := params.one_of(query, "kind", tuple(KINDS))) else None,
     )
 
 
@@ -110,6 +118,14 @@ def _choices(chosen: str | None) -> list[tuple[str, str]]:
     """The options of the filter: every action, and a part of some where the address asks for one."""
     part = [(chosen, chosen)] if chosen and chosen not in ACTIONS else []
     return [("", "All actions"), *part, *sorted(ACTIONS.items(), key=lambda one: one[1])]
+
+
+def _shown(act: Act) -> Shown:
+    source = act.source or ""
+    by = "Command line" if source.startswith("cli ") or act.author.startswith("cli:") else ""
+    from_where = [Told("Source" if by else "Address", source)] if source else []
+    page = changed_page(act.action, act.tenant_id, json.loads(act.detail))
+    return Shown(act, ACTIONS.get(act.action, act.action), page, by, [*_details(act), *from_where])
 
 
 def _source(act: Act) -> str:
@@ -126,7 +142,7 @@ def _details(act: Act) -> Sequence[Told]:
         before, after = _route(before, detail.pop("floorBefore", "")), _route(after, detail.pop("floorAfter", ""))
     if act.action in ("refund.approve", "refund.reject"):  # the action says it
         before = after = None
-    facts = [Told(words.label(name), _text(name, value), _page(name, value)) for name, value in detail.items()]
+    facts = [Told(words.label(name), _text(name, value), page_of(name, value)) for name, value in detail.items()]
     if not isinstance(after, dict):
         return facts
     old = before if isinstance(before, dict) else {}
@@ -156,10 +172,6 @@ def _route(hops: object, floor: object) -> dict[str, object]:
 def _is_silent(text: str, silent: Sequence[str | None] | None) -> bool:
     """`silent`: what says nothing of something new, such as its name, which stands beside it; None: it is not new."""
     return silent is not None and (text in silent or not text.strip("0.% "))
-
-
-def _page(name: str, value: object) -> str:
-    return _PAGES[name] + quote(str(value), safe="") if name in _PAGES else ""
 
 
 def _text(name: str, value: object) -> str:

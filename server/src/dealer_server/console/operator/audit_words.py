@@ -1,6 +1,9 @@
-"""What did somebody do? The actions of the audit log as people say them."""
+"""What did somebody do? The actions of the audit log as people say them, their kinds, and the pages of what they
+changed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import quote
 
 ACTIONS: Mapping[str, str] = {
     "audit.export": "Exported the audit log",
@@ -84,3 +87,58 @@ ACTIONS: Mapping[str, str] = {
     "webhook.stop": "Stopped a job of webhooks",
     "webhook.sync": "Sent the current state of orders",
 }
+
+
+class Kind(NamedTuple):
+    """Actions of a kind: those that begin with one of these words."""
+
+    name: str
+    words: Sequence[str]
+
+    @property
+    def actions(self) -> list[str]:
+        return [action for action in ACTIONS if action.partition(".")[0] in self.words]
+
+
+KINDS: Mapping[str, Kind] = {
+    "orders": Kind("Orders and eSIMs", ("order", "orders", "profile", "profiles")),
+    "money": Kind("Money", ("topup", "topups", "refund", "refunds", "statement", "reports")),
+    "dealers": Kind("Dealers", ("tenant", "dealers", "credentials")),
+    "catalogue": Kind("Packages and prices", ("catalog", "price_list", "stock")),
+    "suppliers": Kind("Suppliers", ("supplier",)),
+    "webhooks": Kind("Webhooks and notices", ("webhook", "webhooks", "notice")),
+    "users": Kind("Users", ("user", "keys", "audit")),
+}
+_PAGES: Mapping[str, str] = {
+    "orderNo": "/console/orders/{}",
+    "profileId": "/console/profiles/{}",
+    "packageCode": "/console/packages/{}",
+    "package": "/console/packages/{}",
+    "topupNo": "/console/search?q={}",
+    "refundNo": "/console/search?q={}",
+    "priceListId": "/console/price-lists/{}",
+    "user": "/console/users?q={}",
+}
+"""Of what a fact names; what it changed stands first."""
+_REMOVED = ("price_list.remove", "supplier.remove", "user.invite.withdraw")
+
+
+def page_of(name: str, value: object) -> str:
+    """The page of what a fact names; "" where it has none."""
+    return _PAGES[name].format(quote(str(value), safe="")) if name in _PAGES and value is not None else ""
+
+
+def changed_page(action: str, tenant_id: int | None, detail: Mapping[str, object]) -> str:
+    """The page of what an act changed; "" where it has none."""
+    if action in _REMOVED:
+        return ""
+    if action.startswith("supplier.") and "code" in detail:
+        return f"/console/suppliers/{quote(str(detail['code']), safe=':')}"
+    if "appKey" in detail and tenant_id is not None:
+        return f"/console/dealers/{tenant_id}/credentials/{quote(str(detail['appKey']), safe='')}"
+    if action.startswith("webhook") and tenant_id is not None:
+        return f"/console/webhooks/endpoints/{tenant_id}"
+    named = [page_of(name, detail[name]) for name in _PAGES if name in detail]
+    if named:
+        return named[0]
+    return f"/console/dealers/{tenant_id}" if tenant_id is not None else ""

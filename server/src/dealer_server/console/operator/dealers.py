@@ -36,7 +36,9 @@ from dealer_server.rules.reports.sums import Sums, totals
 from dealer_server.store.catalogue import price_list
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console import dealers as console_dealers
+from dealer_server.store.console import orders, user
 from dealer_server.store.console.dealers import Dealer, DealerRow, Price, Status
+from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.reports import report
@@ -44,6 +46,7 @@ from dealer_server.store.tenants import credential
 from dealer_server.store.wallets import ledger
 from dealer_server.store.wallets.ledger import Filter
 from dealer_server.store.webhooks import endpoints
+from dealer_server.store.webhooks import recent as recent_deliveries
 from esim_dealer.wire.calls import SetWebhook
 
 DEALERS, DEALER = "/console/dealers", "/console/dealers/{tenant_id}"
@@ -69,7 +72,9 @@ CELLS: Mapping[str, Callable[[DealerRow], str]] = {
     "webhooks": lambda row: health(row.endpoint, row.consecutive_failures, row.last_success_at),
 }
 """What a file has in each column, by its name."""
-LATEST_ENTRIES = 8
+LATEST_ENTRIES, LATEST_ORDERS, PEOPLE = 8, 6, 20
+COUNTED = 1_000
+"""Deliveries, of which no more are counted."""
 
 
 @page(DEALERS, OPERATORS, "operator/dealers.html", MenuEntry("Dealers", "building-store", 15), listing=True)
@@ -181,7 +186,12 @@ async def show_dealer(context: RequestContext) -> Html:
             low_limits=low_limits,
             low=dealer.available < dealer.low_balance_threshold
             or bool(low_limits and not dealer.low_balance_threshold and dealer.balance < low_limits[0]),
-            last_order=await console_dealers.last_order(connection, tenant_id),
+            orders=(await orders.list_orders(connection, OrderFilter(tenant_id=tenant_id), None, LATEST_ORDERS)).rows,
+            failed=await console_dealer.failed_deliveries(connection, tenant_id, COUNTED),
+            unsent=await recent_deliveries.unfinished(connection, tenant_id, COUNTED),
+            counted=COUNTED,
+            people=await user.listed(connection, tenant_id, limit=PEOPLE),
+            most_people=PEOPLE,
             waiting=(await console_dealers.waiting(connection, [tenant_id])).get(tenant_id),
             sold=await _sold(connection, dealer, context.now),
         )

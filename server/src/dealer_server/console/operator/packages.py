@@ -19,6 +19,8 @@ from dealer_server.operations.errors import OperatorError
 from dealer_server.rules.catalogue.package import Package, data_text
 from dealer_server.rules.money import percent
 from dealer_server.rules.price_lists import price_list
+from dealer_server.rules.reports import recent
+from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import packages as console_packages
 from dealer_server.store.console.packages import PackageFilter, PackageRow
 from dealer_server.store.reports import report
@@ -27,7 +29,7 @@ PACKAGES, IMPORT, STOCK = "/console/packages", "/console/packages/import", "/con
 STOCK_TEMPLATE = "operator/stock.html"
 STATUSES = ("ON_SALE", "OFF_SALE")
 KINDS = {"FIXED": "Fixed plans", "DAILY": "By the day", "RECHARGE": "Recharges"}
-COLUMNS = ("name", "place", "data", "supplier", "-cost", "-price", "margin")
+COLUMNS = ("name", "place", "data", "supplier", "-cost", "-price", "margin", "-sold")
 FAULTS = 200
 CHANGES = 500
 
@@ -37,11 +39,19 @@ async def packages(context: RequestContext) -> Html:
     query, floor = context.query, context.parts.settings.margin_floor_basis_points or 0
     margins = _margins(floor)
     filters = _filters(query, margins)
-    order = params.order(context, PACKAGES, COLUMNS, "name")
+    order, since = params.order(context, PACKAGES, COLUMNS, "name"), recent.shown(day_of(context.now)).first
     async with context.parts.database.connection() as connection:
         rows = await console_packages.list_packages(
-            connection, filters, params.text(query, "before"), PAGE_SIZE + 1, order.key, descending=order.descending
+            connection,
+            filters,
+            params.text(query, "before"),
+            PAGE_SIZE + 1,
+            order.key,
+            descending=order.descending,
+            since=since,
         )
+        codes = [row.package.package_code for row in rows]
+        sold = await console_packages.sold_since(connection, codes, since)
         total = await console_packages.count_packages(connection, filters)
         places = await console_packages.places(connection)
         costs = await console_packages.costs(connection)
@@ -51,6 +61,7 @@ async def packages(context: RequestContext) -> Html:
         packages=[(row, _margin(row)) for row in rows[:PAGE_SIZE]],
         filters=filters,
         total=total,
+        sold=sold,
         costed=costs.known > 0,
         losses=costs.losses,
         floor=floor,

@@ -250,6 +250,7 @@ def _add_names(made: Environment) -> None:
         "hanging": hanging,
         "data": data_amount,
         "time_left": time_left,
+        "actor": words.actor,
         "role": words.role,
         "polyline": polyline,
         "json": as_json,

@@ -226,6 +226,14 @@ def plan_state(status: str, *, refunded: bool, first: bool = False) -> State:
     return State(text(status), tone(status), status)
 
 
+def actor(author: str) -> str:
+    """Who did something, by the author of the audit log: console:ann as ann, cli:root@vm as root."""
+    kind, _, name = author.partition(":")
+    if kind == "cli" and name:
+        return name.partition("@")[0]
+    return name if kind == "console" and name else author.capitalize() if author in ("system", "dealer") else author
+
+
 def role(name: str) -> str:
     """Of a user: readonly as "Read-only"."""
     return "Read-only" if name == "readonly" else name.capitalize()

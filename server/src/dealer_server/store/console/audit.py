@@ -1,5 +1,6 @@
 """The audit log in pages, newest first."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ class ActFilter(NamedTuple):
     start: datetime | None = None
     end: datetime | None = None
     whole: bool = False
+    actions: Sequence[str] | None = None  # one of these
 
 
 async def list_acts(connection: Connection, filters: ActFilter, before: int | None, size: int) -> ListPage[Act]:
@@ -41,7 +43,8 @@ async def list_acts(connection: Connection, filters: ActFilter, before: int | No
         ") scanned WHERE ($3::text IS NULL OR position(lower($3) IN lower(author)) > 0)"
         " AND ($4::text IS NULL OR action = $4 OR NOT $8 AND position(lower($4) IN lower(action)) > 0)"
         " AND ($5::bigint IS NULL OR tenant_id = $5) AND ($6::timestamptz IS NULL OR at >= $6)"
-        " AND ($7::timestamptz IS NULL OR at < $7) ORDER BY audit_id DESC LIMIT $9",
+        " AND ($7::timestamptz IS NULL OR at < $7) AND ($9::text[] IS NULL OR action = ANY($9))"
+        " ORDER BY audit_id DESC LIMIT $10",
         before,
         MAX_SCANNED,
         *filters,

@@ -175,13 +175,6 @@ async def dealer(connection: Connection, tenant_id: int) -> Dealer | None:
     return Dealer(**row) if row else None
 
 
-async def last_order(connection: Connection, tenant_id: int) -> int | None:
-    """The orderId of the dealer's newest order."""
-    return await connection.fetchval(
-        "SELECT order_id FROM orders WHERE tenant_id = $1 ORDER BY order_id DESC LIMIT 1", tenant_id
-    )
-
-
 async def prices(connection: Connection, tenant_id: int, limit: int) -> list[Price]:
     """The dealer's own prices, by package; the others follow its markup."""
     rows = await connection.fetch(

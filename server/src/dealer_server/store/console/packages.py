@@ -1,7 +1,7 @@
 """The catalogue as operators see it: searched, in pages."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -10,6 +10,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.store.console.incidents.impact import OTHER_SUPPLIER
 
+EDITS_LOOKED_AT = 5_000
 _decode = msgspec.json.Decoder(Package).decode
 
 
@@ -68,17 +69,24 @@ _MATCHING = (
 )
 """Of a PackageFilter, in its order."""
 
-ORDERS = {
-    "name": "lower(document ->> 'package_name')",
-    "place": "lower(coalesce(document ->> 'location_name', ''))",
-    "data": "coalesce((document ->> 'data_bytes')::bigint, 9223372036854775807)",
-    "supplier": "supplier",
-    "cost": "coalesce(cost, {unknown})",
-    "price": "price",
-    "margin": f"coalesce({_MARGIN}, {{unknown}})",
+_BYTES = "coalesce((document ->> 'data_bytes')::bigint, 9223372036854775807)"
+_DAYS = "(document ->> 'duration')::int"
+ORDERS: Mapping[str, Sequence[str]] = {
+    # What a name begins with, its place most likely; then 1 GB before 10 GB, and 7 days before 30.
+    "name": ("lower(substring(document ->> 'package_name' FROM '^[^0-9]*'))", _BYTES, _DAYS),
+    "place": ("lower(coalesce(document ->> 'location_name', ''))", _BYTES, _DAYS),
+    "data": (_BYTES, _DAYS),
+    "supplier": ("supplier",),
+    "cost": ("coalesce(cost, {unknown})",),
+    "price": ("price",),
+    "margin": (f"coalesce({_MARGIN}, {{unknown}})",),
+    "sold": ("coalesce(sold, 0)",),
 }
 """What the list can be ordered by, and then by packageCode. What is unknown stands last, whichever way round."""
 _UNKNOWN = 2**62
+_SOLD = (
+    "SELECT package_code, sum(sold)::bigint AS sold FROM report_all WHERE day >= {since}{only} GROUP BY package_code"
+)
 
 
 async def list_packages(
@@ -89,28 +97,59 @@ async def list_packages(
     order: str = "name",
     *,
     descending: bool = False,
+    since: date | None = None,
 ) -> list[PackageRow]:
-    """After the package seen last, in one of ORDERS."""
-    by = ORDERS[order].format(unknown=-_UNKNOWN if descending else _UNKNOWN)
-    direction = "DESC" if descending else "ASC"
+    """After the package seen last, in one of ORDERS. `since`: the first day whose sales count in the order by them."""
+    keys = [key.format(unknown=-_UNKNOWN if descending else _UNKNOWN) for key in ORDERS[order]]
+    by, direction = ", ".join([*keys, "package_code"]), "DESC" if descending else "ASC"
+    packages = _PACKAGES
+    if order == "sold":
+        packages = f"{_PACKAGES} LEFT JOIN ({_SOLD.format(since='$12::date', only='')}) sales USING (package_code)"
     rows = await connection.fetch(
         "SELECT document::text AS document, updated_at, CASE WHEN document ->> 'supplier' = 'stock' THEN"
         "  (SELECT count(*) FROM stock_profile s WHERE s.package_code = package.package_code AND taken_by IS NULL)"
         " END AS free, supplier, cost, (SELECT margin_floor_basis_points FROM route_terms t"
         "  WHERE t.package_code = package.package_code) AS floor"
-        f" FROM {_PACKAGES}"
+        f" FROM {packages}"
         f" WHERE {_MATCHING}"
-        f" AND ($10::text IS NULL OR ({by}, package_code) {'<' if descending else '>'}"
-        f"  (SELECT {by}, package_code FROM {_PACKAGES} WHERE package_code = $10))"
-        f" ORDER BY {by} {direction}, package_code {direction} LIMIT $11",
+        f" AND ($10::text IS NULL OR ({by}) {'<' if descending else '>'}"
+        f"  (SELECT {by} FROM {packages} WHERE package_code = $10))"
+        f" ORDER BY {', '.join(f'{key} {direction}' for key in [*keys, 'package_code'])} LIMIT $11",
         *filters,
         after,
         limit,
+        *([since] if order == "sold" else ()),
     )
     return [
         PackageRow(_decode(row["document"]), row["updated_at"], row["free"], row["supplier"], row["cost"], row["floor"])
         for row in rows
     ]
+
+
+async def sold_since(connection: Connection, package_codes: Sequence[str], since: date) -> dict[str, int]:
+    """How many eSIMs and recharges of these were sold on that day and later, of those that were."""
+    sql = _SOLD.format(since="$1", only=" AND package_code = ANY($2::text[])")
+    rows = await connection.fetch(sql, since, list(package_codes))
+    return {row["package_code"]: row["sold"] for row in rows}
+
+
+class Edit(NamedTuple):
+    """Who changed a package last, and when."""
+
+    author: str
+    at: datetime
+
+
+async def last_edit(connection: Connection, package_code: str) -> Edit | None:
+    """Among the newest EDITS_LOOKED_AT entries of the audit log."""
+    row = await connection.fetchrow(
+        "SELECT author, at FROM audit_log WHERE audit_id > (SELECT max(audit_id) - $2 FROM audit_log)"
+        " AND action IN ('catalog.create', 'catalog.edit') AND detail ->> 'package' = $1"
+        " ORDER BY audit_id DESC LIMIT 1",
+        package_code,
+        EDITS_LOOKED_AT,
+    )
+    return Edit(**row) if row else None
 
 
 async def count_packages(connection: Connection, filters: PackageFilter) -> int:

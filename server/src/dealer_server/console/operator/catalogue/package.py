@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
 from dealer_server import store
 from dealer_server.console.shared import params
 from dealer_server.console.shared.forms.confirmation import confirmed
@@ -28,6 +30,7 @@ from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import packages as console_packages
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.orders import OrderFilter
+from dealer_server.store.console.packages import Edit
 from dealer_server.store.reports import report
 from dealer_server.store.reports.report import Filter
 from dealer_server.store.suppliers.purchase import Hop
@@ -225,6 +228,33 @@ def _effect(package: Package, route: Sequence[Hop], typed: str) -> Effect:
     return Effect(first.supplier, first.cost if first.cost_currency == package.currency else None, price)
 
 
+class Beside(NamedTuple):
+    """What an editor sees beside the form. `payers`: who pays what at the price that is typed; `sold`: in the last 30
+    days, by currency; `edit`: the last one."""
+
+    payers: Sequence[Payer]
+    floor: int
+    hops: Sequence[tuple[Hop, int | None]]
+    sold: Mapping[str, Sums]
+    edit: Edit | None
+
+
+async def _beside(
+    connection: Connection, context: RequestContext, package: Package, route: Sequence[Hop], typed: int | None
+) -> Beside:
+    code = package.package_code
+    priced = package if typed is None else msgspec.structs.replace(package, price=typed)
+    cost = (await store.price_list.costs(connection, [code])).get(code)
+    own_floor = (await store.purchase.margin_floors(connection, [code])).get(code)
+    return Beside(
+        payers=await _payers(connection, priced, cost),
+        floor=own_floor if own_floor is not None else context.parts.settings.margin_floor_basis_points or 0,
+        hops=[(hop, _hop_margin(priced, hop)) for hop in route],
+        sold=await _sold(connection, code, context.now),
+        edit=await console_packages.last_edit(connection, code),
+    )
+
+
 async def _form(
     context: RequestContext,
     package: Package | None,
@@ -234,10 +264,13 @@ async def _form(
 ) -> Html:
     """`price`: the one whose effect is shown, where it is not that of the form."""
     route: Sequence[Hop] = ()
+    effect = beside = None
     async with context.parts.database.connection() as connection:
         codes = await edit_package.suppliers(connection)
         if package is not None:
             route = (await store.purchase.routes(connection, [package.package_code])).get(package.package_code, ())
+            effect = _effect(package, route, cells["price"] if price is None else price)
+            beside = await _beside(connection, context, package, route, effect.price)
     version = context.form.get("version") or (version_of(importing.texts(package)) if package is not None else "")
     return Html(
         400 if faults else 200,
@@ -249,7 +282,9 @@ async def _form(
         version=version,
         suppliers=codes,
         routed=bool(route),
-        effect=_effect(package, route, cells["price"] if price is None else price) if package is not None else None,
+        effect=effect,
+        beside=beside,
+        most_payers=PAYERS,
         cost_text=cost_text,
         currencies=sorted(money.EXPONENTS),
     )
