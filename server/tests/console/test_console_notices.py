@@ -51,6 +51,20 @@ async def test_who_is_told_of_nothing_has_no_such_page_and_mails_are_the_operato
         assert (await own.get("/console/mails/1/html")).status_code == 404
 
 
+async def test_a_user_reads_an_example_and_is_mailed_a_test_of_it(service: Service):
+    async with signed_in(service, "support", name="tester@example.com") as inside:
+        page = (await inside.get("/console/notices")).text
+        assert "Low stock: 3 left of FR-3GB-30D" in page and 'value="TOPUP_WAITING"' not in page
+        sent = await inside.get((await inside.post("/console/notices/test", {"test": "STOCK_LOW"})).headers["location"])
+        assert "A test of “Low stock” is sent to tester@example.com" in sent.text
+        [(message,)] = await rows(service, "SELECT message FROM dev_mail ORDER BY mail_id DESC LIMIT 1")
+        assert b"Test: Low stock" in message and b"To: tester@example.com" in message
+        other = await inside.get(
+            (await inside.post("/console/notices/test", {"test": "LOW_BALANCE"})).headers["location"]
+        )
+        assert "is sent to" not in other.text
+
+
 async def test_a_mail_is_kept_and_its_html_may_do_nothing(service: Service):
     async with signed_in(service, "support", name="keeper@example.com") as inside:
         mail_id = await mailed(service, SCRIPT, "JP-5GB")

@@ -208,9 +208,42 @@ async def test_an_old_queue_is_told_once_a_day(service: Service, dealer: ApiClie
     for hours in (1, 25, 25, 49):
         ahead = timedelta(hours=hours)
         mine = await told(service, mails, limits=limits, now=lambda: clock.now() + ahead)  # noqa: B023
-        found.append([mail.message["Subject"] for mail in mine if mail.to == ["queue@example.com"]])
+        subjects = [mail.message["Subject"] for mail in mine if mail.to == ["queue@example.com"]]
+        found.append([subject for subject in subjects if "waiting for review" in subject])
     assert [len(subjects) for subjects in found] == [0, 1, 0, 1]
-    assert "waiting for review" in found[1][0]
+
+
+async def test_what_is_to_be_reviewed_is_told_once_until_the_queue_was_empty(
+    service: Service, dealer: ApiClient, mails: SmtpServer
+):
+    await user(service, None, "finance", "review@example.com")
+    limits, found = Limits(stock_low=0, queue_hours=0), []
+    approve = "UPDATE topup SET status = 'APPROVED', reviewed_at = now() WHERE status = 'PENDING' RETURNING 1"
+    await rows(service, approve)
+    await told(service, mails, limits=limits)
+    for round in range(3):
+        if round != 1:
+            await dealer.post("/account/topup", {"transactionId": f"top-review-{round}", "amount": "75.00"})
+        mine = await told(service, mails, limits=limits)
+        subjects = [mail.message["Subject"] for mail in mine if mail.to == ["review@example.com"]]
+        found.append(len([one for one in subjects if "top-up" in one and "to review" in one]))
+        if round == 1:
+            await rows(service, approve)
+            await told(service, mails, limits=limits)
+    assert found == [1, 0, 1]
+
+
+async def test_operators_are_told_of_a_dealer_whose_balance_is_low(
+    service: Service, dealer: ApiClient, mails: SmtpServer
+):
+    await user(service, None, "finance", "watch@example.com")
+    await user(service, None, "support", "not-watch@example.com")
+    await service.change(dealer.tenant_id, balance="10", low_balance="9")
+    await told(service, mails)
+    await buys(dealer, 1)
+    mine = [mail for mail in await told(service, mails) if "Low balance of" in mail.message["Subject"]]
+    assert [mail.to for mail in mine if "watch@" in mail.to[0]] == [["watch@example.com"]]
+    assert f"/console/dealers/{dealer.tenant_id}" in mine[0].plain
 
 
 async def test_a_failing_receiver_is_told_by_the_worker_itself(

@@ -7,6 +7,7 @@ import pytest
 from dealer_server.rules.notices import low_balance
 from dealer_server.rules.notices.low_balance import Told, WalletState
 from dealer_server.rules.notices.notice import ROLES, Recipient, next_digest, recipients, types_of
+from dealer_server.rules.notices.samples import SAMPLES, sample
 from dealer_server.rules.notices.texts import LABELS, text_of
 
 
@@ -58,7 +59,8 @@ def test_an_own_threshold_is_told_again_after_it_was_clearly_exceeded():
 
 
 def test_every_type_has_a_text_for_people_and_an_unknown_one_is_named():
-    assert ROLES.keys() == LABELS.keys()
+    assert ROLES.keys() == LABELS.keys() == SAMPLES.keys()
+    assert all(sample(name).subject and sample(name).sentence for name in SAMPLES)
     assert text_of("FROM_TOMORROW", {}).subject == "FROM_TOMORROW"
 
 

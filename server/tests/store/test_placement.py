@@ -23,7 +23,7 @@ ON_THE_COORDINATOR = {
     *("overview_hour", "report_all", "report_day", "report_rebuild", "report_sum", "wallet_day"),
     *("refused_call", "refused_count", "served_call", "served_count", "tenant_change"),
     *("retention", "retention_cursor", "retention_postponed"),
-    *("iccid_range", "route", "stock_profile", "supplier_event", "supplier_health"),
+    *("iccid_range", "route", "stock_profile", "supplier_event", "supplier_health", "supplier_outage"),
     *("rt_validity", "webhook_hour", "webhook_job"),
 }
 PLACES = {

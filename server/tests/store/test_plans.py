@@ -18,6 +18,7 @@ from dealer_server.rules.retention.retention import Kind
 from dealer_server.store.console import supplier_work, webhooks
 from dealer_server.store.console.incidents import findings, receivers, waiting
 from dealer_server.store.profiles import install
+from dealer_server.store.suppliers import outage
 from dealer_server.store.webhooks import log
 from support.api_client import ApiClient, Service, running_service
 from support.databases import database_named
@@ -133,7 +134,7 @@ async def test_the_page_of_a_supplier_finds_its_calls_by_key(database_url: str, 
         supplier_work.LATEST_CALLS,
         supplier_work.CALL_COUNTS,
         supplier_work.CALL_HOURS,
-        supplier_work.OUTAGES,
+        outage.WAITING,
         supplier_work.WAITING_ORDERS,
     ]
     scans = await _scans(database_named(postgres, template), statements, GROWING | LOGS)

@@ -13,7 +13,7 @@ from dealer_server.db.errors import DatabaseLost
 from dealer_server.fulfillment.faults import fault_text
 from dealer_server.rules.notices import supplier_down
 from dealer_server.store.notices import outbox
-from dealer_server.store.suppliers import supplier
+from dealer_server.store.suppliers import outage, supplier
 from dealer_server.suppliers.contract import CALL_SECONDS, Health, Remote
 
 log = structlog.get_logger()
@@ -62,7 +62,10 @@ class HealthMonitor:
                 since = await supplier.put_health(
                     connection, code, health.up, health.detail, health.balance, health.currency, now
                 )
-                if not health.up and since is not None and since < now:  # one failed check may be a moment's fault
+                if health.up:
+                    await outage.end(connection, code, now)
+                elif since is not None and since < now:  # one failed check may be a moment's fault
+                    await outage.go_on(connection, code, since, health.detail)
                     await outbox.add(connection, [supplier_down.unreachable(code, health.detail, since)], now)
         except DatabaseLost:
             pass

@@ -3,16 +3,18 @@
 Each look is one transaction; of several workers one looks at a time, and the others leave it to that one.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from dealer_server.clock import Clock
 from dealer_server.db.session import Session
 from dealer_server.rules.notices import ending_plans, low_balance
-from dealer_server.rules.notices.notice import OPERATORS, NewNotice
+from dealer_server.rules.notices.notice import OPERATORS, NewNotice, OperatorNoticeType, of_dealer
 from dealer_server.store.notices import looks, outbox
 
 WALLETS_AT_ONCE = 500
+REVIEWS: Mapping[str, OperatorNoticeType] = {"TOPUPS": "TOPUP_WAITING", "REFUNDS": "REFUND_WAITING"}
 
 
 class Limits(NamedTuple):
@@ -37,7 +39,9 @@ class Looks:
                 return 0
             moved = await looks.moved_wallets(session, WALLETS_AT_ONCE)
             told = [notice for wallet, before in moved if (notice := low_balance.notice(wallet, before)) is not None]
-            await outbox.add(session, told, self._clock())
+            names = await looks.names(session, [notice.tenant_id for notice in told]) if told else {}
+            of_dealers = [of_dealer(notice, names.get(notice.tenant_id, "")) for notice in told]
+            await outbox.add(session, [*told, *filter(None, of_dealers)], self._clock())
             if moved:
                 seen = [(wallet, low_balance.told_after(wallet, before)) for wallet, before in moved]
                 await looks.put_looks(session, seen)
@@ -50,6 +54,7 @@ class Looks:
                 now = self._clock()
                 await self._stock(session, now)
                 await self._queues(session, now)
+                await self._reviews(session, now)
                 await self._plans(session, now)
 
     async def _stock(self, session: Session, now: datetime) -> None:
@@ -83,6 +88,19 @@ class Looks:
                 data = {"queue": queue, "count": old.total, "oldestTime": oldest, "hours": self._limits.queue_hours}
                 fact = f"{queue}:{now.astimezone(UTC):%Y-%m-%d}"
                 await outbox.add(session, [NewNotice(OPERATORS, "QUEUE_OLD", fact, data)], now)
+
+    async def _reviews(self, session: Session, now: datetime) -> None:
+        """What waits for a decision is told of once, until nothing did."""
+        for queue, notice_type in REVIEWS.items():
+            waiting = await looks.waiting(session, queue, now)
+            known = await looks.conditions(session, notice_type)
+            if waiting is None:
+                await looks.end_conditions(session, notice_type, sorted(known))
+            elif not known:
+                await looks.begin_conditions(session, notice_type, [queue], now)
+                oldest = f"{waiting.oldest_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+                data = {"count": waiting.total, "oldestTime": oldest}
+                await outbox.add(session, [NewNotice(OPERATORS, notice_type, now.isoformat(), data)], now)
 
     async def _plans(self, session: Session, now: datetime) -> None:
         """Dealers are told once a day of the plans that end the day after."""

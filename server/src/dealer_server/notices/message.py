@@ -57,7 +57,7 @@ def message(
 
 def with_link(
     sender: Sender,
-    kind: Literal["invitation", "confirmation", "password-reset"],
+    kind: Literal["invitation", "confirmation", "password-reset", "test"],
     to: str,
     text: Text,
     token: str,

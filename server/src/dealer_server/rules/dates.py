@@ -18,3 +18,14 @@ def minute(at: datetime) -> str:
 def day(on: date) -> str:
     """12 Nov 2026."""
     return f"{on.day} {_MONTHS[on.month - 1]} {on.year}"
+
+
+def lasted(begin: datetime, end: datetime) -> str:
+    """How long something took, in its two largest units: 45 s, 12 min, 3 h 5 min, 2 d 4 h."""
+    seconds = max(int((end - begin).total_seconds()), 0)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, hours, days = seconds // 60 % 60, seconds // 3_600 % 24, seconds // 86_400
+    parts = [(days, "d"), (hours, "h"), (minutes, "min")]
+    first = next(at for at, (count, _) in enumerate(parts) if count)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)

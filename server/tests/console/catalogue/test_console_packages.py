@@ -44,25 +44,6 @@ async def one(dealer: ApiClient, code: str) -> dict[str, Any]:
     return (await dealer.post("/package/list", {"packageCode": code})).data["packages"][0]
 
 
-async def test_packages_are_sorted_as_people_count_and_tell_what_they_sold(
-    service: Service, dealer: ApiClient, admin: Browser
-) -> None:
-    names = ["Zed 500 MB 30 days", "Zed 1 GB 7 days", "Zed 1 GB 30 days", "Zed 3 GB 30 days", "Zed 10 GB 30 days"]
-    for number, name in enumerate(sorted(names)):
-        _, amount, unit, days, _ = name.split()
-        made = {"packageCode": f"ZED-{number}", "packageName": name, "dataBytes": amount + unit, "duration": days}
-        made["locationCode"] = "ZW"
-        await does(admin, "/console/packages/new", **NEW | made)
-    page = await see(admin, "/console/packages?q=ZED-")
-    assert sorted(names, key=page.index) == names
-    await bought(dealer, quantity=2)
-    await folded(service.database)
-    page = await see(admin, "/console/packages?q=TEST-OK&sort=-sold")
-    assert re.search(r"TEST-OK 1 GB 7 days TEST-OK .* [1-9]\d* On sale", page), page
-    edit = await see(admin, "/console/packages/TEST-OK/edit?price=9.00")
-    assert "Dealers without a price list" in edit and "9.00 USD" in edit.partition("Who pays what")[2]
-
-
 async def test_a_package_has_a_page_with_its_route_stock_payers_and_sales(
     service: Service, dealer: ApiClient, stranger: ApiClient, admin: Browser
 ):
@@ -286,3 +267,22 @@ async def test_the_margin_of_a_price_is_told_before_it_is_saved(service: Service
     assert "At the dealer price: margin 0.20 USD = 16.67 %" in await see(admin, f"{home}/route?{row}")
     assert "skip it: the cost 1.00 USD leaves 16.67 %" in await see(admin, f"{home}/route?{row}&floor=20")
     assert "1.00" not in (await admin.get(f"{home}/route")).text.partition('name="cost-0"')[2].partition(">")[0]
+
+
+async def test_packages_are_sorted_as_people_count_and_tell_what_they_sold(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    names = ["Zed 500 MB 30 days", "Zed 1 GB 7 days", "Zed 1 GB 30 days", "Zed 3 GB 30 days", "Zed 10 GB 30 days"]
+    for number, name in enumerate(sorted(names)):
+        _, amount, unit, days, _ = name.split()
+        made = {"packageCode": f"ZED-{number}", "packageName": name, "dataBytes": amount + unit, "duration": days}
+        made["locationCode"] = "ZW"
+        await does(admin, "/console/packages/new", **NEW | made)
+    page = await see(admin, "/console/packages?q=ZED-")
+    assert sorted(names, key=page.index) == names
+    await bought(dealer, quantity=2)
+    await folded(service.database)
+    page = await see(admin, "/console/packages?q=TEST-OK&sort=-sold")
+    assert re.search(r"TEST-OK 1 GB 7 days TEST-OK .* [1-9]\d* On sale", page), page
+    edit = await see(admin, "/console/packages/TEST-OK/edit?price=9.00")
+    assert "Dealers without a price list" in edit and "9.00 USD" in edit.partition("Who pays what")[2]

@@ -11,10 +11,12 @@ from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
+from dealer_server.notices import example
 from dealer_server.operations.notices import confirm, settings
 from dealer_server.operations.notices.settings import Listener
 from dealer_server.operations.users.attempts import TooManyTries
 from dealer_server.rules.notices.notice import OPERATORS, ROLES, AnyNoticeType, address, types_of
+from dealer_server.rules.notices.samples import sample
 from dealer_server.rules.notices.texts import LABELS, Text, text_of
 from dealer_server.store.notices import confirmations, listing, recipients
 from dealer_server.store.notices.listing import Outcome
@@ -29,8 +31,9 @@ _GROUPS: Mapping[str, Sequence[AnyNoticeType]] = {
     "Money": ("LOW_BALANCE", "TOPUP_REVIEWED", "PRICE_CHANGED"),
     "Customers": ("PLANS_ENDING",),
     "Integration": ("RECEIVER_FAILING",),
+    "To review": ("TOPUP_WAITING", "REFUND_WAITING", "QUEUE_OLD"),
     "Supply": ("SUPPLIER_DOWN", "STOCK_LOW"),
-    "Work": ("QUEUE_OLD",),
+    "Dealers": ("DEALER_LOW", "DEALER_FAILING"),
 }
 assert {name for group in _GROUPS.values() for name in group} == set(ROLES), "every notice is in a group"
 
@@ -42,6 +45,7 @@ class Choice(NamedTuple):
     label: str
     text: str
     on: bool
+    example: Text
 
 
 class Row(NamedTuple):
@@ -90,7 +94,7 @@ async def notices(context: RequestContext) -> Html:
 def _grouped(own: Collection[str], off: Collection[str]) -> list[tuple[str, list[Choice]]]:
     """What a user may be told of, by purpose."""
     chosen = {
-        title: [Choice(name, *LABELS[name], name not in off) for name in names if name in own]
+        title: [Choice(name, *LABELS[name], name not in off, sample(name)) for name in names if name in own]
         for title, names in _GROUPS.items()
     }
     return [(title, choices) for title, choices in chosen.items() if choices]
@@ -117,6 +121,22 @@ async def save(context: RequestContext) -> Redirect:
     return Redirect(
         NOTICES, f"Your settings are saved. {MAILED.format(mail)}" if linked else "Your settings are saved."
     )
+
+
+@action(f"{NOTICES}/test", READERS)
+async def send_test(context: RequestContext) -> Redirect:
+    """A made-up notice of one kind, mailed to the user who asks."""
+    parts, user = context.parts, context.user
+    kind = {str(one): one for one in types_of(user.full_role)}.get(context.form.get("test", ""))
+    async with parts.database.connection() as connection:
+        setting = await recipients.setting(connection, user.user_id)
+    to = address(setting.mail, user.name)
+    if kind is None or not to:
+        return Redirect(NOTICES, "Enter an email address and save it first", failed=True)
+    problem = await example.send(parts.settings, parts.database, to, kind, lambda: context.now)
+    if problem:
+        return Redirect(NOTICES, f"The test was not sent: {problem}", failed=True)
+    return Redirect(NOTICES, f"A test of “{LABELS[kind][0]}” is sent to {to}")
 
 
 @action(f"{NOTICES}/confirmation", READERS)

@@ -7,7 +7,9 @@ from typing import Any, Literal, NamedTuple
 
 from esim_dealer.wire.vocabulary import NoticeType
 
-OperatorNoticeType = Literal["SUPPLIER_DOWN", "STOCK_LOW", "QUEUE_OLD"]
+OperatorNoticeType = Literal[
+    "SUPPLIER_DOWN", "STOCK_LOW", "QUEUE_OLD", "TOPUP_WAITING", "REFUND_WAITING", "DEALER_LOW", "DEALER_FAILING"
+]
 AnyNoticeType = NoticeType | OperatorNoticeType
 CONFIRM_ADDRESS: Literal["CONFIRM_ADDRESS"] = "CONFIRM_ADDRESS"
 """No notice that anybody reads of: a link to an address that is not confirmed yet (operations/notices/confirm.py)."""
@@ -25,6 +27,10 @@ ROLES: Mapping[AnyNoticeType, tuple[str, ...]] = {
     "SUPPLIER_DOWN": ("op:admin", "op:support"),
     "STOCK_LOW": ("op:admin", "op:support"),
     "QUEUE_OLD": ("op:admin", "op:finance", "op:support"),
+    "TOPUP_WAITING": ("op:admin", "op:finance"),
+    "REFUND_WAITING": ("op:admin", "op:finance", "op:support"),
+    "DEALER_LOW": ("op:admin", "op:finance"),
+    "DEALER_FAILING": ("op:admin", "op:support"),
 }
 """Which users are told, unless they switched it off."""
 
@@ -42,6 +48,15 @@ class NewNotice(NamedTuple):
     notice_type: AnyNoticeType | Literal["CONFIRM_ADDRESS", "RESET_LINK"]
     fact: str
     data: Mapping[str, Any]
+
+
+def of_dealer(notice: NewNotice, name: str) -> NewNotice | None:
+    """The same for operators, of what they are told of their dealers. `name`: the dealer's, "" where not known."""
+    told: Mapping[str, OperatorNoticeType] = {"LOW_BALANCE": "DEALER_LOW", "RECEIVER_FAILING": "DEALER_FAILING"}
+    if notice.notice_type not in told:
+        return None
+    data = {"tenantId": str(notice.tenant_id), "dealer": name, **notice.data}
+    return NewNotice(OPERATORS, told[notice.notice_type], f"{notice.tenant_id}:{notice.fact}", data)
 
 
 class Recipient(NamedTuple):

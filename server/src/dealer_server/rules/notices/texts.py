@@ -29,6 +29,10 @@ LABELS: Mapping[AnyNoticeType, tuple[str, str]] = {
     "SUPPLIER_DOWN": ("Supplier down", "A supplier does not answer or refuses all calls."),
     "STOCK_LOW": ("Low stock", "A package sold from stock is nearly sold out."),
     "QUEUE_OLD": ("Overdue queue", "Refunds or top-ups have waited too long for review."),
+    "TOPUP_WAITING": ("Top-up to review", "A dealer asks for a top-up. One notice until the queue is empty again."),
+    "REFUND_WAITING": ("Refund to review", "A refund needs a decision. One notice until the queue is empty again."),
+    "DEALER_LOW": ("Dealer's balance low", "A dealer's balance is below what the dealer is told of."),
+    "DEALER_FAILING": ("Dealer's endpoint failing", "The callback URL of a dealer does not accept webhooks."),
 }
 """For people: what each notice is called, and when it is sent."""
 
@@ -231,6 +235,51 @@ def _queue_old(data: Mapping[str, Any]) -> Text:
     )
 
 
+def _waiting(data: Mapping[str, Any], thing: str, path: str) -> Text:
+    count = int(data["count"])
+    things = f"{count:,} {thing}{'s' if count != 1 else ''}"
+    return Text(
+        f"{things} to review",
+        f"{'It waits' if count == 1 else 'The oldest waits'} since {_time(data['oldestTime'])}.",
+        [],
+        path,
+        "Open the queue",
+    )
+
+
+def _topup_waiting(data: Mapping[str, Any]) -> Text:
+    return _waiting(data, "top-up", "/console/topups")
+
+
+def _refund_waiting(data: Mapping[str, Any]) -> Text:
+    return _waiting(data, "refund", "/console/refunds")
+
+
+def _dealer_low(data: Mapping[str, Any]) -> Text:
+    currency, dealer = plain(data["currency"]), plain(data["dealer"], 80)
+    return Text(
+        f"Low balance of {isolated(dealer)}: {_amount(data['availableBalance'], currency)}",
+        f"It is below {_amount(data['below'], currency)}. The dealer is told too; orders above it are refused.",
+        [("Dealer", f"{dealer} ({plain(data['tenantId'])})"), ("Balance", _amount(data["balance"], currency))],
+        f"/console/dealers/{quote(plain(data['tenantId']), safe='')}",
+        "Open the dealer",
+    )
+
+
+def _dealer_failing(data: Mapping[str, Any]) -> Text:
+    tenant_id, disabled = plain(data["tenantId"]), data["state"] == "DISABLED"
+    return Text(
+        f"The webhook endpoint of dealer {tenant_id} is {'paused' if disabled else 'failing'}",
+        "It answered 410, so no more webhooks are sent until its dealer saves the callback URL."
+        if disabled
+        else f"{int(data['failuresInARow']):,} failures in a row. It is tried once a minute.",
+        [("Callback URL", plain(data["callbackUrl"], 600))],
+        f"/console/webhooks/endpoints/{quote(tenant_id, safe='')}",
+        "Open the endpoint",
+        urgent=disabled,
+    )
+
+
 def _time(text: object) -> str:
     return f"{dates.minute(datetime.fromisoformat(str(text)))} UTC"
 
@@ -244,4 +293,8 @@ _TEXTS: Mapping[str, Callable[[Mapping[str, Any]], Text]] = {
     "SUPPLIER_DOWN": _supplier_down,
     "STOCK_LOW": _stock_low,
     "QUEUE_OLD": _queue_old,
+    "TOPUP_WAITING": _topup_waiting,
+    "REFUND_WAITING": _refund_waiting,
+    "DEALER_LOW": _dealer_low,
+    "DEALER_FAILING": _dealer_failing,
 }

@@ -2,7 +2,7 @@
 it, and the packages that it makes. Each statement reads a bounded number of rows by key."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -83,13 +83,6 @@ class CallHour(NamedTuple):
     bad: int
 
 
-class Outages(NamedTuple):
-    """How often a supplier was found down since some day, and when that began last."""
-
-    total: int
-    latest: datetime
-
-
 class WaitingOrder(NamedTuple):
     """An order with units that wait for the supplier: how many, since when, and when the next of them is tried."""
 
@@ -144,10 +137,6 @@ FROM (SELECT outcome, sent_at, answered_at IS NULL AND sent_at < $3::timestamptz
 """
 CALL_COUNTS = f"SELECT count(*)::int AS rows, {_COUNTED}"
 CALL_HOURS = f"SELECT date_trunc('hour', sent_at, 'UTC') AS start, {_COUNTED} GROUP BY 1 ORDER BY 1"
-OUTAGES = """
-SELECT count(*)::int AS total, max((data ->> 'since')::timestamptz) AS latest FROM notice
-WHERE tenant_id = 0 AND notice_type = 'SUPPLIER_DOWN' AND fact >= $1 AND fact < $2
-"""
 WAITING_ORDERS = """
 SELECT p.tenant_id, t.name, p.order_id, count(*)::int AS units,
     count(*) FILTER (WHERE p.state IN ('UNKNOWN', 'SENT'))::int AS unknown, min(p.created_at) AS since,
@@ -192,17 +181,6 @@ async def call_hours(connection: Connection, code: str, since: datetime, now: da
     rows = await connection.fetch(CALL_HOURS, code, since, now, ANSWER_SECONDS, COUNTED_CALLS)
     bad = [row["refused"] + row["unanswered"] for row in rows]
     return [CallHour(row["start"], row["total"] - failed, failed) for row, failed in zip(rows, bad, strict=True)]
-
-
-async def outages(connection: Connection, code: str, since: datetime, now: datetime) -> Outages | None:
-    """None where operators were told of none (rules/notices/supplier_down.py)."""
-    prefix = f"UNREACHABLE:{code}:"
-    row = await connection.fetchrow(
-        OUTAGES,
-        f"{prefix}{since.astimezone(UTC).isoformat()}",
-        f"{prefix}{now.astimezone(UTC).isoformat()}",
-    )
-    return Outages(**row) if row and row["total"] else None
 
 
 async def waiting_orders(connection: Connection, code: str, limit: int) -> list[WaitingOrder]:

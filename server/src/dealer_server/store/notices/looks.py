@@ -75,6 +75,14 @@ async def put_looks(session: Session, seen: Sequence[tuple[WalletState, Told]]) 
     await session.fetch(_PUT, *columns(rows, 6))
 
 
+async def names(session: Session, tenant_ids: Sequence[int]) -> dict[int, str]:
+    """Of dealers."""
+    rows = await session.fetch(
+        "SELECT tenant_id, name FROM tenant WHERE tenant_id = ANY($1::bigint[])", list(tenant_ids)
+    )
+    return {row["tenant_id"]: row["name"] for row in rows}
+
+
 async def stocks(session: Session, most: int) -> list[Stock]:
     """Of every package on sale from stock."""
     rows = await session.fetch(

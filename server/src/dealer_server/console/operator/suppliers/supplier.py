@@ -22,19 +22,21 @@ from dealer_server.operations.suppliers.check import advice, check_health
 from dealer_server.operations.suppliers.configure import load_iccids, remove_supplier, set_supplier_status
 from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.operations.suppliers.resolve import list_parked
+from dealer_server.rules import dates
 from dealer_server.rules.catalogue import margin
 from dealer_server.rules.money.money import fine_text
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.supplier_work import CallHour, CallRow
 from dealer_server.store.console.suppliers import SupplierRow
+from dealer_server.store.suppliers import outage
 from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
 
 TEMPLATE = "operator/suppliers/supplier.html"
 CALLS, WAITING = 25, 25
 HOURS = 24
-OUTAGE_DAYS = 30
+OUTAGE_DAYS, OUTAGES = 30, 50
 SPANS = (("Last hour", timedelta(hours=1)), ("Last 24 hours", timedelta(hours=24)))
 
 
@@ -86,7 +88,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         calls = await supplier_work.latest_calls(connection, code, CALLS)
         counts = [(label, await supplier_work.call_counts(connection, code, now - span, now)) for label, span in SPANS]
         hours = await _hours(connection, row, now)
-        outages = await supplier_work.outages(connection, code, now - timedelta(days=OUTAGE_DAYS), now)
+        outages = await outage.since(connection, code, now - timedelta(days=OUTAGE_DAYS), OUTAGES)
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
         served = await supplier_work.served(connection, code, after, PAGE_SIZE + 1)
@@ -115,6 +117,8 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         most=max(hour.calls.good + hour.calls.bad for hour in hours),
         outages=outages,
         outage_days=OUTAGE_DAYS,
+        most_outages=OUTAGES,
+        lasted=dates.lasted,
         spans=spans,
         waiting=waiting,
         served=served[:PAGE_SIZE],
