@@ -178,6 +178,19 @@ async def test_a_mail_is_tried_again_after_a_moments_refusal_and_not_after_a_fin
         assert await all_told(one) == 1
     [taken, refused] = await states(service, dealer.tenant_id)
     assert taken[0] == "DELIVERED" and refused == ("FAILED", 1, "550 no such user")
+    mine = f"again-{dealer.tenant_id}@example.com"
+    async with signed_in(service, "support") as helper, signed_in(service, "readonly") as reader:
+        page = await helper.get(f"/console/mails?status=FAILED&to={mine}")
+        assert mine in page.text and "550 no such user" in page.text
+        assert "550 no such" not in (await helper.get(f"/console/mails?status=WAITING&to={mine}")).text
+        [again] = re.findall(r'action="(/console/mails/\d+/\d+/resend)"', page.text)
+        assert (await reader.post(again)).status_code == 403
+        assert (await helper.post(again)).status_code == 303
+        mails.refusals = []
+        async with notice_worker(service, mails, schedule=(0,)) as one:
+            await all_told(one)
+        assert [state for state, *_ in await states(service, dealer.tenant_id)] == ["DELIVERED", "DELIVERED"]
+        assert "did not fail" in (await helper.get((await helper.post(again)).headers["location"])).text
 
 
 async def test_users_are_told_what_they_want_where_they_want_it(service: Service, dealer: ApiClient, mails: SmtpServer):
@@ -332,7 +345,8 @@ async def test_without_a_mail_server_nothing_is_mailed_and_the_console_says_so(s
         assert "Email is off." in page and "Top-up approved: 20.00 USD" in page
         assert (await own.get("/console/mails")).status_code == 404
     async with signed_in(service) as admin:
-        assert (await admin.get("/console/mails")).status_code == 404
+        assert (await admin.get("/console/mails")).status_code == 200
+        assert (await admin.get("/console/mails/1")).status_code == 404
 
 
 async def test_the_notice_url_is_tested_and_is_not_the_callback_url(

@@ -127,16 +127,16 @@ async def save(context: RequestContext) -> Redirect:
 async def send_test(context: RequestContext) -> Redirect:
     """A made-up notice of one kind, mailed to the user who asks."""
     parts, user = context.parts, context.user
-    kind = {str(one): one for one in types_of(user.full_role)}.get(context.form.get("test", ""))
+    chosen: list[AnyNoticeType] = [one for one in types_of(user.full_role) if one == context.form.get("test")]
     async with parts.database.connection() as connection:
         setting = await recipients.setting(connection, user.user_id)
     to = address(setting.mail, user.name)
-    if kind is None or not to:
+    if not chosen or not to:
         return Redirect(NOTICES, "Enter an email address and save it first", failed=True)
-    problem = await example.send(parts.settings, parts.database, to, kind, lambda: context.now)
+    problem = await example.send(parts.settings, parts.database, to, chosen[0], lambda: context.now)
     if problem:
         return Redirect(NOTICES, f"The test was not sent: {problem}", failed=True)
-    return Redirect(NOTICES, f"A test of “{LABELS[kind][0]}” is sent to {to}")
+    return Redirect(NOTICES, f"A test of “{LABELS[chosen[0]][0]}” is sent to {to}")
 
 
 @action(f"{NOTICES}/confirmation", READERS)

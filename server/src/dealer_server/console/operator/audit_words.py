@@ -21,6 +21,7 @@ ACTIONS: Mapping[str, str] = {
     "credentials.view": "Viewed an AppSecret",
     "keys.rotate": "Sealed secrets with the newest key",
     "notice.address": "Confirmed an email address",
+    "notice.resend": "Sent an email again",
     "notice.url": "Changed the notice URL",
     "order.note": "Added a note to an order",
     "order.place": "Placed an order",

@@ -1,4 +1,4 @@
-"""The mails that `dev` keeps instead of sending them. Elsewhere there is no such page."""
+"""Emails to users of the console: what became of each; and those that `dev` keeps instead of sending them."""
 
 import re
 from collections.abc import Mapping
@@ -9,15 +9,26 @@ from email.policy import default
 from typing import NamedTuple
 
 from dealer_server.console.auth.notices import NOTICES
+from dealer_server.console.find import tabs
 from dealer_server.console.shared import params
-from dealer_server.console.shared.page import download, page
-from dealer_server.console.shared.permissions import OPERATORS
-from dealer_server.console.shared.request_context import Embedded, Html, NotFound, RequestContext
+from dealer_server.console.shared.page import action, download, page
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.permissions import OPERATOR_SUPPORT, OPERATORS
+from dealer_server.console.shared.request_context import Embedded, Html, NotFound, Redirect, RequestContext
+from dealer_server.operations.notices import resend
+from dealer_server.rules.notices.notice import CONFIRM_ADDRESS, RESET_LINK, address
+from dealer_server.rules.notices.texts import digest_subject, text_of
 from dealer_server.store.notices import listing
-from dealer_server.store.notices.listing import DevMail
+from dealer_server.store.notices.listing import DevMail, Mailed
 
 MAILS = "/console/mails"
 MOST_LISTED = 200
+TABS = (
+    ("Failed", {"status": "FAILED"}),
+    ("Waiting", {"status": "WAITING"}),
+    ("Sent", {"status": "DELIVERED"}),
+)
+_LINKS = {CONFIRM_ADDRESS: "Confirm your address", RESET_LINK: "Choose a new password"}
 
 
 class Mail(NamedTuple):
@@ -35,12 +46,54 @@ class Mail(NamedTuple):
         return re.sub(r"^\[[^]]*\] ", "", self.headers["Subject"])
 
 
-@page(MAILS, OPERATORS, "operator/mails.html", within=NOTICES)
+class Row(NamedTuple):
+    """An email of the list, with what it tells of."""
+
+    mail: Mailed
+    to: str
+    title: str
+
+
+@page(MAILS, OPERATORS, "operator/mails.html", within=NOTICES, listing=True)
 async def mails(context: RequestContext) -> Html:
-    _require_mailbox(context)
+    """Where mails are kept, those; else what became of each."""
+    to, before = params.text(context.query, "to"), params.number(context.query, "before")
+    state = params.one_of(context.query, "status", tuple(listing.STATES))
+    kept, found, failed = list[DevMail](), list[Mailed](), 0
+    in_mailbox = context.parts.settings.mails == "kept"
     async with context.parts.database.connection() as connection:
-        kept = await listing.mails(connection, MOST_LISTED)
-    return Html(mails=[_read(one) for one in kept], most=MOST_LISTED)
+        if in_mailbox:
+            kept = await listing.mails(connection, MOST_LISTED)
+        else:
+            found = await listing.mailed(connection, state, to, before, PAGE_SIZE + 1)
+            failed = await listing.failed_mails(connection)
+    shown = [one for one in map(_read, kept) if to is None or to.lower() in one.headers["To"].lower()]
+    following = found[PAGE_SIZE - 1].delivery_id if len(found) > PAGE_SIZE else None
+    rows = [Row(one, address(one.mail, one.name), _title(one)) for one in found[:PAGE_SIZE]]
+    return Html(
+        in_mailbox=in_mailbox,
+        mails=shown,
+        most=MOST_LISTED,
+        rows=rows,
+        tabs=await tabs.of(context, MAILS, [] if in_mailbox else TABS, {"Failed": failed}, listing.COUNTED),
+        filtered=to is not None or state is not None,
+        pages=params.pager(context, MAILS, following, shown=len(rows), word="email"),
+    )
+
+
+def _title(one: Mailed) -> str:
+    if one.notices > 1:
+        return digest_subject(one.notices)
+    if one.notice is None:
+        return "Notice, no longer kept"
+    return _LINKS.get(one.notice.notice_type) or text_of(one.notice.notice_type, one.notice.data).subject
+
+
+@action(f"{MAILS}/{{tenant_id}}/{{delivery_id}}/resend", OPERATOR_SUPPORT)
+async def resend_mail(context: RequestContext) -> Redirect:
+    tenant_id, delivery_id = params.path_number(context, "tenant_id"), params.path_number(context, "delivery_id")
+    name = await resend.resend(context.parts.database, tenant_id, delivery_id, context.author, context.now)
+    return Redirect(MAILS, f"The email to {name} is sent again")
 
 
 @page(f"{MAILS}/{{mail_id}}", OPERATORS, "operator/mail.html", within=NOTICES)

@@ -11,3 +11,7 @@ CREATE TABLE supplier_outage (
     PRIMARY KEY (code, began_at)
 );
 CREATE UNIQUE INDEX supplier_outage_now ON supplier_outage (code) WHERE ended_at IS NULL;
+
+-- The page Emails lists the newest, and those that failed.
+CREATE INDEX notice_delivery_newest ON notice_delivery (delivery_id) WHERE user_id IS NOT NULL;
+CREATE INDEX notice_delivery_failed ON notice_delivery (delivery_id) WHERE user_id IS NOT NULL AND state = 'FAILED';
