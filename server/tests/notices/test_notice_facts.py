@@ -174,6 +174,8 @@ async def test_a_supplier_that_is_down_is_told_once_until_it_was_up(
     for remote.up in (True, False, False):
         await monitor.check()
     assert len(await told(service, mails)) == 1
+    outages = "SELECT ended_at >= began_at, detail FROM supplier_outage WHERE code = 'far' ORDER BY began_at"
+    assert await rows(service, outages) == [(True, "the port is closed"), (None, "the port is closed")]
     session = service.database.session()
     for _ in range(2):
         await supplier_changes.pause(session, "far", "refuses our key", clock.now())

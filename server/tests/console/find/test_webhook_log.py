@@ -9,7 +9,7 @@ from dealer_server.operations.overview.count_hours import HourCounter
 from dealer_server.store.console import webhooks
 from dealer_server.store.console.webhooks import Wanted
 from support.api_client import ApiClient, Service
-from support.browser import Browser
+from support.browser import Browser, signed_in
 from support.console.operator_pages import does, failed_for_good, see, text_of
 from support.webhook_fixture import Receiver, answer
 
@@ -46,6 +46,22 @@ async def test_one_is_sent_again_from_the_log_which_stays_as_it_is(
         assert sent.headers["location"] == (path if "example" in back else back)
     assert f"Delivery {found.delivery_id} is sent again" in await does(admin, f"{path}/resend")
     await receiver.received(before + 1)
+
+
+async def test_the_log_says_what_each_told_and_a_delivery_has_its_request_beside_its_attempts(
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
+) -> None:
+    order_no = await failed_for_good(service, dealer, receiver)
+    html = (await admin.get(f"/console/webhooks?dealer={dealer.tenant_id}&status=FAILED")).text
+    assert re.search(
+        rf"Order paid ORDER_PAID Test dealer {order_no} HTTP 500 [\d,]+ ms Failed, not retried \d", text_of(html)
+    )
+    assert "Failed 1 " in text_of(html) and "Answer" not in text_of(html)
+    [page] = set(re.findall(rf'data-href="(/console/deliveries/{dealer.tenant_id}/\d+)"', html))
+    shown = await see(admin, page)
+    assert f"Order paid, {order_no}" in shown and "RT-Delivery-Attempt" in shown and "the dealer's AppSecret" in shown
+    async with signed_in(service, "readonly") as reader:
+        assert "Not visible to your role" in await see(reader, page)
 
 
 async def test_the_log_is_exported_with_its_filters(
