@@ -7,7 +7,7 @@ followed, cookies are not kept.
 import asyncio
 import errno
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -24,6 +24,7 @@ from esim_dealer.wire.vocabulary import AttemptError
 CONNECT_SECONDS = 3.0
 TOTAL_SECONDS = 10.0
 GONE = 410
+FIELDS_CHARACTERS = 1024
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -34,6 +35,7 @@ class Answer(msgspec.Struct, frozen=True):
     head: str = ""  # the first 2 KiB of the body
     remote_address: str | None = None
     retry_after_seconds: float | None = None
+    fields: str = ""  # of the header, one a line, where it is no success
 
 
 class Outbound:
@@ -100,7 +102,15 @@ def answer_of(connection: Connection, now: datetime) -> Answer:
         retry_after_seconds=retry_after_seconds(retry_after.decode("latin-1").strip(), now)
         if error and retry_after
         else None,
+        fields=_fields(connection.fields) if error else "",
     )
+
+
+def _fields(fields: Sequence[tuple[bytes, bytes]]) -> str:
+    """Names and values for people, FIELDS_CHARACTERS at most; those of cookies are secrets."""
+    lines = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
+    text = "\n".join(f"{name}: {'…' if name.lower() == 'set-cookie' else value.strip()}" for name, value in lines)
+    return text[:FIELDS_CHARACTERS]
 
 
 def error_of_status(status: int) -> AttemptError | None:

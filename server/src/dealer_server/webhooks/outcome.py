@@ -49,6 +49,7 @@ def after_attempt(attempt: Attempt, posted: Posted, schedule: Sequence[float], n
         http_status=answer.status,
         error=answer.error,
         answer_head=answer.head or None,
+        answer_fields=answer.fields or None,
     )
     return Outcome(result, delivery.url, attempt.latest_start)
 

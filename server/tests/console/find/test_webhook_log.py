@@ -60,8 +60,10 @@ async def test_the_log_says_what_each_told_and_a_delivery_has_its_request_beside
     [page] = set(re.findall(rf'data-href="(/console/deliveries/{dealer.tenant_id}/\d+)"', html))
     shown = await see(admin, page)
     assert f"Order paid, {order_no}" in shown and "RT-Delivery-Attempt" in shown and "the dealer's AppSecret" in shown
+    assert "Response Headers" in shown and "content-length:" in shown.lower(), "of an attempt that failed"
     async with signed_in(service, "readonly") as reader:
-        assert "Not visible to your role" in await see(reader, page)
+        hidden = await see(reader, page)
+        assert "Not visible to your role" in hidden and "content-length:" not in hidden.lower()
 
 
 async def test_the_log_is_exported_with_its_filters(

@@ -25,7 +25,12 @@ def indented(body: bytes, most: int | None = None) -> str:
 
 def without_codes(attempts: Sequence[Attempt], body: bytes) -> list[Attempt]:
     """Some receivers send back what they got. Without a body, which not every role may see, no answer is shown."""
-    return [attempt._replace(answer_head=_answer(attempt.answer_head, body)) for attempt in attempts]
+    return [
+        attempt._replace(
+            answer_head=_answer(attempt.answer_head, body), answer_fields=_answer(attempt.answer_fields, body)
+        )
+        for attempt in attempts
+    ]
 
 
 def _answer(head: str | None, body: bytes) -> str | None:

@@ -38,6 +38,7 @@ class Attempt(NamedTuple):
     http_status: int | None
     error: AttemptError | None
     answer_head: str | None
+    answer_fields: str | None = None  # the header of the response, of attempts that failed
 
 
 class Filter(NamedTuple):
@@ -143,7 +144,7 @@ async def attempts(connection: Connection, tenant_id: int, delivery_ids: Sequenc
     """The attempts of each delivery that are still kept, first to last. They are kept for 30 days at least."""
     rows = await connection.fetch(
         "SELECT tenant_id, delivery_id, number, started_at, duration_ms, remote_address, http_status, error,"
-        " answer_head FROM webhook_attempt WHERE tenant_id = $1 AND delivery_id = ANY($2::bigint[])"
+        " answer_head, answer_fields FROM webhook_attempt WHERE tenant_id = $1 AND delivery_id = ANY($2::bigint[])"
         " ORDER BY delivery_id, number",
         tenant_id,
         delivery_ids,

@@ -27,6 +27,7 @@ class DeliveryResult(NamedTuple):
     http_status: int | None = None
     error: AttemptError | None = None
     answer_head: str | None = None
+    answer_fields: str | None = None
 
 
 class Recorded(NamedTuple):
@@ -43,8 +44,8 @@ class Recorded(NamedTuple):
 _RECORD = f"""
 WITH finished AS (
     UPDATE webhook_delivery d SET state = result.state, due_at = result.due_at, claim = NULL,
-        finished_at = CASE WHEN result.due_at IS NULL THEN $14::timestamptz END,
-        delivered_at = coalesce(d.delivered_at, CASE WHEN result.state = 'DELIVERED' THEN $14 END)
+        finished_at = CASE WHEN result.due_at IS NULL THEN $15::timestamptz END,
+        delivered_at = coalesce(d.delivered_at, CASE WHEN result.state = 'DELIVERED' THEN $15 END)
     FROM {
     batch(
         "result",
@@ -61,19 +62,21 @@ WITH finished AS (
         http_status="int",
         error="text",
         answer_head="text",
+        answer_fields="text",
     )
 }
     WHERE d.tenant_id = result.tenant_id AND d.delivery_id = result.delivery_id AND d.claim = result.claim
     RETURNING result.*
 ), recorded AS (
     INSERT INTO webhook_attempt (tenant_id, delivery_id, number, started_at, duration_ms, remote_address, http_status,
-        error, answer_head)
-    SELECT tenant_id, delivery_id, number, started_at, duration_ms, remote_address, http_status, error, answer_head
+        error, answer_head, answer_fields)
+    SELECT tenant_id, delivery_id, number, started_at, duration_ms, remote_address, http_status, error, answer_head,
+        answer_fields
     FROM finished WHERE number IS NOT NULL
 )
 SELECT tenant_id, order_id, delivery_id, EXISTS (SELECT FROM webhook_delivery d WHERE d.tenant_id = finished.tenant_id
     AND d.order_id = finished.order_id AND d.{UNFINISHED} AND d.state = 'WAITING' OFFSET 0) AS others_wait,
-    EXISTS (SELECT FROM webhook_endpoint e WHERE e.tenant_id = finished.tenant_id AND {success_counts("$15")} OFFSET 0)
+    EXISTS (SELECT FROM webhook_endpoint e WHERE e.tenant_id = finished.tenant_id AND {success_counts("$16")} OFFSET 0)
         AS success_counts
 FROM finished
 """

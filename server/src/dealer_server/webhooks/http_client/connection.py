@@ -27,8 +27,8 @@ class Malformed(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """An open connection. `status`, `retry_after` and `head`, the beginning of the body, are those of the last answer,
-    as far as it has arrived."""
+    """An open connection. `status`, `fields` of the header, `retry_after` and `head`, the beginning of the body, are
+    those of the last answer, as far as it has arrived."""
 
     def __init__(self) -> None:
         self.remote_address: str | None = None
@@ -40,6 +40,7 @@ class Connection(asyncio.Protocol):
 
     def _begin(self) -> None:
         self.status: int | None = None
+        self.fields: list[tuple[bytes, bytes]] = []
         self.retry_after: bytes | None = None
         self.head = b""
         self.reusable = False  # the answer was whole, and nothing else arrived
@@ -141,6 +142,7 @@ class Connection(asyncio.Protocol):
         if self._complete:
             raise Malformed
         self.retry_after, self.head = None, b""  # of an interim answer
+        self.fields = []
         self._fields = self._fields_bytes = self._body_bytes = 0
         self._framed = False
 
@@ -153,6 +155,7 @@ class Connection(asyncio.Protocol):
             raise Malformed
         if self.status is not None:
             return  # a trailer
+        self.fields.append((name, value))
         match name.lower():
             case b"retry-after" if self.retry_after is None:
                 self.retry_after = value
