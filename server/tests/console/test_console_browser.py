@@ -35,7 +35,8 @@ async def people(service: Service) -> None:
 
 
 async def bought(client: ApiClient) -> str:
-    """The number of an order that is delivered."""
+    """The number of an order that is delivered, and whose state can be sent again: its dealer has a callback URL."""
+    await client.post("/webhook/set", {"callbackUrl": "http://127.0.0.1:9/hook"})
     reply = await client.order()
     await client.delivered(reply.data["orderNo"])
     return reply.data["orderNo"]
