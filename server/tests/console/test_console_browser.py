@@ -175,7 +175,7 @@ async def test_the_sections_of_a_long_page_are_reached_by_keyboard(
     await page.goto(f"{service.url}/console/dealers")
     await page.get_by_role("link", name="Browsing & Sons").click()
     sections = page.get_by_role("navigation", name="On this page")
-    for name in ("AppKeys", "Custom prices", "Callback URL"):
+    for name in ("AppKeys", "Custom prices", "Webhooks"):
         await sections.get_by_role("link", name=name).press("Enter")
         heading = page.get_by_role("heading", level=2, name=name)
         await expect(heading).to_be_in_viewport(ratio=1)
