@@ -78,7 +78,6 @@ async def check(context: RequestContext) -> Html:
 
 async def _supplier(context: RequestContext, health: Health | None = None) -> Html:
     code, parts, now = context.path["code"], context.parts, context.now
-    after = params.text(context.query, "before")
     async with parts.database.connection() as connection:
         row = next((row for row in await console_suppliers.list_suppliers(connection) if row.code == code), None)
         if row is None:
@@ -91,7 +90,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         outages = await outage.since(connection, code, now - timedelta(days=OUTAGE_DAYS), OUTAGES)
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
-        served = await supplier_work.served(connection, code, after, PAGE_SIZE + 1)
+        served = await supplier_work.served(connection, code, params.text(context.query, "before"), PAGE_SIZE + 1)
         incidents = await findings.of_supplier(connection, context, row)
     took = [one.seconds for one in calls if one.seconds is not None]
     totals = None
