@@ -10,6 +10,7 @@ import json
 import re
 import string
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
@@ -23,7 +24,7 @@ from dealer_server.db.errors import DatabaseLost
 from dealer_server.operations.catalogue.edit_package import WrongFields, edit_package
 from dealer_server.operations.tenants.brand import BrandChange, set_brand
 from dealer_server.rules.esim import qr
-from dealer_server.rules.install.languages import LANGUAGES
+from dealer_server.rules.install.languages import LANGUAGES, Language
 from dealer_server.rules.install.stage import STAGES
 from support.api_client import ApiClient, Service, running_service
 from support.browser import signed_in
@@ -206,16 +207,15 @@ async def test_the_button_is_that_of_the_device(dealer: ApiClient):
         text = html.unescape(await page_of(dealer, order, User_Agent=device))
         assert links[own] in text and links[other] not in text
         assert words(f"note_{own}") in text
-        assert text.index(words(f"button_{own}")) < text.index(words("before")), "one tap, in sight at once"
-        assert '<details class="card">' in text, "the QR code is for another device"
-        code = text.index(f">{profiles(order)[0]['matchingId']}</code>")
-        assert text.index(words(f"button_{own}")) < code < text.index(words("before")), "the codes stand below it"
-        assert text.index(words("before")) < text.index(words("steps")), "the steps come after"
+        code = f">{profiles(order)[0]['matchingId']}</code>"
+        order_of = (words("before_once"), words("before_keep"), words(f"button_{own}"), words("qr_other"), code)
+        places = [text.index(one) for one in (*order_of, words("steps"))]
+        assert places == sorted(places), "what to mind, one tap, the QR code for another device, codes, steps"
     old = html.unescape(await page_of(dealer, order, User_Agent=OLD_IPHONE))
     assert words("note_ios_old") in old and words("note_ios") not in old
     computer = html.unescape(await page_of(dealer, order, User_Agent="curl/8.5"))
     assert links["ios"] in computer and links["android"] in computer
-    assert computer.index("<h2>Install</h2>") < computer.index(words("before")), "the QR code is what to scan"
+    assert computer.index('<h2 class="if-wide">Install</h2>') < computer.index(words("steps")), "a QR code to scan"
 
 
 @pytest.mark.parametrize(
@@ -250,6 +250,16 @@ async def test_the_page_is_in_the_browsers_language(dealer: ApiClient, language:
         assert f'<html lang="{language}"' in answer.text and answer.headers["Content-Language"] == language
     links = re.findall(r'<a href="\?lang=(\w+)" hreflang="\1" lang="\1"', answer.text)
     assert links == list(LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    ("language", "written"),
+    [("en", "28 May 2027, 14:03 UTC"), ("de", "28. Mai 2027, 14:03 UTC"), ("es", "28 de mayo de 2027, 14:03 UTC"),
+     ("fr", "28 mai 2027, 14:03 UTC"), ("ja", "2027年5月28日, 14:03 UTC"), ("zh", "2027年5月28日, 14:03 UTC")],
+)  # fmt: skip
+def test_times_are_written_as_the_language_writes_them(language: Language, written: str):
+    assert texts(language).time(datetime(2027, 5, 28, 14, 3, tzinfo=UTC)) == written
+    assert all(len(texts(one)("months").split()) == 12 for one in LANGUAGES)
 
 
 def values_of(text: str) -> set[str]:

@@ -126,6 +126,22 @@ async def test_it_works_without_javascript(chromium: Chromium, dealer: ApiClient
         assert faults == []
 
 
+async def test_on_a_narrow_device_that_does_not_say_what_it_is_buttons_stand_first(
+    chromium: Chromium, dealer: ApiClient
+):
+    [profile] = profiles(await bought(dealer))
+    for size, shown in ((PHONE, True), (WIDE, False)):
+        async with visited(chromium, profile["installPageUrl"], viewport=size) as (page, faults):
+            button = page.get_by_role("link", name="Install on an iPhone")
+            await expect(button).to_have_count(1 if shown else 0)
+            if shown:
+                box = await button.bounding_box()
+                assert box and box["y"] + box["height"] < size["height"], "in sight without scrolling"
+            await expect(page.get_by_text("Do not delete it later: it cannot be installed again.")).to_have_count(2)
+            await expect(page.locator("li:visible", has_text="Do not delete it later")).to_have_count(1)
+            assert faults == []
+
+
 async def test_an_unknown_esim_is_told_kindly(chromium: Chromium, service: Service):
     for scheme in ("light", "dark"):
         options = {"viewport": PHONE, "color_scheme": scheme, "locale": "fr"}

@@ -1,7 +1,11 @@
 (() => {
   "use strict";
-  for (const time of document.querySelectorAll("time[datetime]"))
-    time.textContent = new Date(time.dateTime).toLocaleString(document.documentElement.lang, { year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit", timeZoneName: "short" });
+  const language = document.documentElement.lang === "en" ? "en-GB" : document.documentElement.lang; // 28 May 2027
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    const day = at.toLocaleDateString(language, { year: "numeric", month: "long", day: "numeric" });
+    time.textContent = `${day}, ${at.toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit", timeZoneName: "short" })}`;
+  }
   if (!navigator.clipboard) return;
   for (const button of document.querySelectorAll("[data-copy]")) {
     const words = button.textContent;

@@ -3,6 +3,7 @@
 import functools
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 
 from dealer_server.rules.install.languages import Language
@@ -12,7 +13,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 class Texts:
-    """The words of one language, and how it writes volumes and numbers of days."""
+    """The words of one language, and how it writes volumes, times and numbers of days."""
 
     def __init__(self, language: Language, words: Mapping[str, str]):
         self.language = language
@@ -29,6 +30,12 @@ class Texts:
             size, unit = size / 1024, unit + 1
         digits = f"{size:.2f}".rstrip("0").rstrip(".").replace(".", self("decimal"))
         return f"{digits}\N{NO-BREAK SPACE}{self(f'unit_{_UNITS[unit]}')}"
+
+    def time(self, at: datetime) -> str:
+        """28 May 2027, 14:03 UTC."""
+        month = self("months").split()[at.month - 1]
+        day = self("date", day=at.day, month=month, year=at.year)
+        return f"{day}, {at:%H:%M} UTC"
 
     def days(self, count: int) -> str:
         return self("day_one" if count == 1 else "day_other", count=count)
