@@ -100,7 +100,7 @@ async def in_time(page: Page, sought: Locator) -> None:
 
 async def done(page: Page, steps: int) -> None:
     await menu(page, "Home")
-    await in_time(page, main(page).get_by_text(f"{steps} of 5 steps done"))
+    await in_time(page, main(page).get_by_text(f"{steps} of 7 steps done"))
 
 
 def row(page: Page, *texts: str) -> Locator:
@@ -171,6 +171,13 @@ async def verify_webhook(page: Page, receiver: Receiver, app_secret: str) -> Non
     assert sample.verified(app_secret)
 
 
+async def set_notice_url(page: Page, receiver: Receiver) -> None:
+    await menu(page, "Webhooks")
+    await main(page).get_by_text("Edit", exact=True).click()
+    await page.get_by_label("Send notices to").fill(receiver.url)
+    await press(page, "Save notice URL")
+
+
 async def see_the_order(page: Page, order: Snapshot) -> None:
     """And the page of its eSIM, where the QR code that installs it is shown while no phone has it."""
     await menu(page, "Orders")
@@ -206,18 +213,23 @@ async def test_a_dealers_first_day_ends_with_all_steps_done_and_an_esim(
     created = await service.tenant(balance="1000", name=EVIL)
     receiver.answers = [answer(200, body=EVIL.encode())]
     async with day(chromium, service, int(created.tenant_id)) as page:
-        await done(page, 0)
+        await done(page, 1)
         await an_hour_passes(service)
         await menu(page, "Credentials")
         app_key, app_secret = await take_credentials(page)
         async with AsyncDealer(service.url, app_key, app_secret) as sdk:
             await sdk.health()
-            await done(page, 2)
-            assert float((await sdk.balance()).balance) == 1000
             await done(page, 3)
+            assert float((await sdk.balance()).balance) == 1000
             order = await buy(sdk, "TEST-OK")
         await done(page, 4)
+        await menu(page, "Install page")
+        await page.get_by_label("Name", exact=True).fill("Acme Travel")
+        await press(page, "Save brand")
+        await done(page, 5)
         await verify_webhook(page, receiver, app_secret)
+        await done(page, 6)
+        await set_notice_url(page, receiver)
         await menu(page, "Home")
         await expect(row(page, order.order_no)).to_be_visible()
         await expect(page.get_by_text("Get started")).to_have_count(0)

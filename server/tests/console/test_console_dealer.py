@@ -123,17 +123,15 @@ async def no_longer_sure(service: Service, tenant_id: int) -> None:
 async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, dealer: ApiClient, receiver: Receiver):
     admin = people["admin"]
     text = await admin.get("/console")
-    assert "0 of 5 steps done" in text and f"esim-dealer login --url {dealer.url}" in text
-    assert "esim-dealer health" in text and "esim-dealer balance" in text
+    assert "2 of 7 steps done" in text, "its wallet has money, and its people have addresses"
+    assert f"esim-dealer login --url {dealer.url}" in text and "esim-dealer health" in text
     assert "esim-dealer health" not in await people["finance"].get("/console")
     await dealer.post("/health")
-    await until(admin, "/console", "2 of 5 steps done")
-    text = await admin.get("/console")
-    assert "esim-dealer health" not in text and "esim-dealer balance" in text
-    await dealer.post("/account/balance")
-    await until(admin, "/console", "3 of 5 steps done")
+    assert "esim-dealer health" not in await until(admin, "/console", "4 of 7 steps done")
     await bought(dealer)
-    assert "4 of 5 steps done" in await admin.get("/console")
+    assert "5 of 7 steps done" in await admin.get("/console")
+    await admin.post("/console/brand", {"name": "Acme Travel"})
+    assert "6 of 7 steps done" in await admin.get("/console")
     await admin.post("/console/webhooks/url", {"callback_url": receiver.url})
     await admin.post("/console/webhooks/test", status=200)
     text = await admin.get("/console")
@@ -147,21 +145,24 @@ async def test_any_accepted_call_is_a_signed_one_and_orders_stand_above_the_step
     text = await people["developer"].get("/console")
     assert text.index("Get started") < text.index("Latest orders")
     await bought(dealer)
-    text = await until(people["developer"], "/console", "3 of 5 steps done")
+    text = await until(people["developer"], "/console", "5 of 7 steps done")
     assert text.index("Latest orders") < text.index("Get started")
 
 
 async def test_the_first_run_is_dismissed_and_leaves_a_dealer_that_is_live(
     service: Service, people: People, dealer: ApiClient
 ):
-    """Whoever dismisses it does so for all of the dealer; a dealer with 20 orders is live, whatever it left out."""
+    """Whoever dismisses it does so for all of the dealer; of a dealer with 20 orders only what is left."""
     assert "Get started" not in await people["admin"].post("/console/live")
     assert "Get started" not in await people["developer"].get("/console")
     async with service.database.connection() as connection:
         await connection.execute("DELETE FROM first_run WHERE tenant_id = $1", dealer.tenant_id)
     assert "Get started" in await people["admin"].get("/console")
     await asyncio.gather(*[dealer.order() for _ in range(20)])
-    assert "Get started" not in await people["admin"].get("/console")
+    text = await people["admin"].get("/console")
+    assert "Get started" not in text and "Finish your set-up" in text and "Verify your webhook" in text
+    assert "Finish your set-up" not in await people["finance"].get("/console")
+    assert "Finish your set-up" not in await people["admin"].post("/console/live")
 
 
 async def test_credentials_are_taken_when_one_of_the_dealers_has_looked_at_the_secret(
@@ -172,9 +173,9 @@ async def test_credentials_are_taken_when_one_of_the_dealers_has_looked_at_the_s
     keys = service.settings.master_keys
     await view_secret(service.database, keys, dealer.app_key, "console:an-operator")
     await people["developer"].get(path)
-    assert "0 of 5 steps done" in await people["admin"].get("/console")
+    assert "2 of 7 steps done" in await people["admin"].get("/console")
     await people["developer"].get(f"{path}?show=yes")
-    assert "1 of 5 steps done" in await people["admin"].get("/console")
+    assert "3 of 7 steps done" in await people["admin"].get("/console")
 
 
 async def test_a_balance_below_the_threshold_is_said_on_the_first_page(people: People):

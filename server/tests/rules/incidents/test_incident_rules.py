@@ -1,12 +1,12 @@
 """Which sentence is said of what is wrong, and what stands first?"""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from dealer_server.rules.incidents import dealer, overview, receiver, supplier
-from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
+from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
 from dealer_server.rules.incidents.delay import delay_text
 from dealer_server.rules.incidents.health import supplier_word
 from dealer_server.rules.incidents.incident import Incident, age_text, by_harm
@@ -291,6 +291,18 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
         (
             Own(failed=1, refused=1),
             ["1 order failed and is not refunded", "1 API call was refused in the last 24 hours"],
+        ),
+        (Own(returned=1), ["1 order failed in the last 24 hours: the money is back in your wallet"]),
+        (Own(days_left=8), []),
+        (Own(days_left=1), ["Your balance lasts about 1 day: as fast as you spent it in the last 7 days"]),
+        (Own(days_left=0), ["Your balance lasts less than a day: as fast as you spent it in the last 7 days"]),
+        (Own(secrets=[("shop", SIX)]), ["The previous AppSecret of shop ends"]),
+        (
+            Own(ending=[Ending(date(2026, 11, 30), 1), Ending(date(2026, 12, 1), 12)]),
+            [
+                "1 plan ends on 30 Nov 2026: a recharge before then keeps the eSIM in use",
+                "12 plans end on 1 Dec 2026: a recharge before then keeps the eSIM in use",
+            ],
         ),
         (Own(refused=12), ["12 API calls were refused in the last 24 hours"]),
     ],

@@ -1,7 +1,7 @@
 """What is wrong with a dealer's account and orders, for its own home page."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from dealer_server.console.shared import incidents as shown
 from dealer_server.console.shared.concern import Link
@@ -11,11 +11,15 @@ from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents import dealer as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
-from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
+from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
 from dealer_server.rules.incidents.incident import Incident
+from dealer_server.rules.orders import identity
+from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import api_log, dealer
 from dealer_server.store.console.dealer import Span, Wallet
 from dealer_server.store.console.incidents import buying, receivers
+from dealer_server.store.notices import listing
+from dealer_server.store.tenants import credential
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.log import Filter
 from esim_dealer.wire.vocabulary import DeliveryState
@@ -23,12 +27,14 @@ from esim_dealer.wire.vocabulary import DeliveryState
 REFUNDS = 20
 ANSWERED_SINCE = timedelta(days=1)
 """Refunds that were answered are told of for so long."""
-REFUSED_SINCE = timedelta(days=1)
-"""Calls that were refused, too."""
+FAILED_SINCE = REFUSED_SINCE = timedelta(days=1)
+"""Orders that failed and calls that were refused, too."""
 
 
-async def incidents(connection: Connection, context: RequestContext, wallet: Wallet) -> list[IncidentRow]:
-    """The worst first."""
+async def incidents(
+    connection: Connection, context: RequestContext, wallet: Wallet, days_left: int | None
+) -> list[IncidentRow]:
+    """The worst first. `days_left`: of the balance."""
     tenant_id, may = context.tenant_id, permissions(context.user)
     means = await buying.means(connection, tenant_id)
     found = Dealer(
@@ -47,13 +53,34 @@ async def incidents(connection: Connection, context: RequestContext, wallet: Wal
     topups, sum_of_topups = await dealer.waiting_topups(connection, tenant_id)
     own = Own(
         failed=await buying.failed_orders(connection, tenant_id),
+        returned=await buying.returned_orders(
+            connection, tenant_id, identity.ids_between(context.now - FAILED_SINCE, None)[0]
+        ),
         refunds=[Answered(*row) for row in answered],
         topups=topups,
         sum_of_topups=sum_of_topups,
         refused=await api_log.refused_since(connection, tenant_id, context.now - REFUSED_SINCE) if may.secrets else 0,
+        days_left=days_left,
+        ending=await _ending(connection, context),
+        secrets=await _ending_secrets(connection, context) if may.secrets else (),
     )
     told = rules.own_incidents(found, own, context.now)
     return shown.rows(told, lambda incident: _links(incident, may))
+
+
+async def _ending(connection: Connection, context: RequestContext) -> list[Ending]:
+    """Of today and tomorrow, as the notices of them tell."""
+    today = day_of(context.now)
+    days = {day.isoformat(): day for day in (today, today + timedelta(days=1))}
+    told = await listing.of_facts(connection, context.tenant_id, "PLANS_ENDING", list(days))
+    return [Ending(days[fact], int(data["count"])) for fact, data in told.items()]
+
+
+async def _ending_secrets(connection: Connection, context: RequestContext) -> list[tuple[str, datetime]]:
+    """Of AppKeys whose secret was reset: until when the one before opens calls."""
+    keys = await credential.of_tenant(connection, context.tenant_id)
+    until = [(key.name or key.app_key, key.previous_until) for key in keys if key.status == "ACTIVE"]
+    return [(name, at) for name, at in until if at is not None and at > context.now]
 
 
 async def of_receiver(connection: Connection, context: RequestContext) -> list[IncidentRow]:
@@ -94,9 +121,11 @@ def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
             return [Link("See the order", f"/console/orders/{incident.subject}")]
         case "TOPUPS":
             return [Link("Top-ups", "/console/wallet/topups")]
+        case "PLANS":
+            return [Link("eSIMs in use", "/console/profiles?status=IN_USE")]
         case "CALLS" if may.secrets:
             return [Link("See why", "/console/api-log")]
-        case "CREDENTIALS" if may.secrets:
+        case "CREDENTIALS" | "SECRET" if may.secrets:
             return [Link("Credentials", "/console/credentials")]
         case _:
             return []

@@ -13,6 +13,7 @@ from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
 from dealer_server.db.connection import Connection
+from dealer_server.rules.brand.brand import Brand
 from dealer_server.rules.reports import recent as rules
 from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.rules.reports.recent import Recent, days_left
@@ -21,10 +22,10 @@ from dealer_server.store.console import api_log, dealer, orders
 from dealer_server.store.console.api_log import Step as DoneStep
 from dealer_server.store.console.dealer import Wallet
 from dealer_server.store.console.orders import OrderFilter
-from dealer_server.store.notices import buyer_mails
+from dealer_server.store.notices import buyer_mails, recipients
 from dealer_server.store.reports import report
 from dealer_server.store.reports.report import Filter
-from dealer_server.store.tenants import credential
+from dealer_server.store.tenants import brand, credential
 from dealer_server.store.tenants.credential import Use
 from dealer_server.store.webhooks import endpoints
 from dealer_server.store.webhooks.endpoints import Endpoint
@@ -62,6 +63,13 @@ class Bought(NamedTuple):
     sums: Sums
 
 
+class Setup(NamedTuple):
+    """What is set: a brand; an address that notices go to."""
+
+    brand: bool
+    told: bool
+
+
 @page(HOME, DEALERS, "dealer/home.html", MenuEntry("Home", "home", 10))
 async def home(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
@@ -74,11 +82,13 @@ async def home(context: RequestContext) -> Html:
         in_review = await find_orders.in_review(connection, newest.rows)
         endpoint = await endpoints.find(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
-        incidents = await findings.incidents(connection, context, wallet)
         uses = await credential.uses_of_tenant(connection, context.tenant_id)
         recent = await _recent(connection, context, wallet.currency)
+        left = days_left(wallet.available, recent)
+        incidents = await findings.incidents(connection, context, wallet, left)
+        setup = await _setup(connection, context.tenant_id)
         packages = await _packages(connection, context)
-    steps = _steps(context, done, wallet, endpoint, uses)
+    steps = _steps(context, done, wallet, endpoint, uses, setup)
     todo = [step for step in steps if not step.done]
     left = days_left(wallet.available, recent)
     live = not todo or wallet.order_count >= LIVE_ORDERS
@@ -95,6 +105,7 @@ async def home(context: RequestContext) -> Html:
         steps=steps,
         todo=todo,
         first_run=not live and "LIVE" not in done,
+        left_out=live and bool(todo) and "LIVE" not in done,
         just_live=not todo and "LIVE" not in done and _is_fresh(steps, context.now),
         orders=newest.rows,
         mailed=mailed,
@@ -109,6 +120,14 @@ async def _recent(connection: Connection, context: RequestContext, currency: str
     today = day_of(context.now)
     days = await report.by_day(connection, Filter(rules.compared(today), context.tenant_id))
     return rules.recent(days, currency, today)
+
+
+async def _setup(connection: Connection, tenant_id: int) -> Setup:
+    users = await recipients.users(connection, [tenant_id])
+    return Setup(
+        brand=await brand.find(connection, tenant_id) != Brand(),
+        told=any(user.address for user in users) or bool(await recipients.url(connection, tenant_id)),
+    )
 
 
 async def _packages(connection: Connection, context: RequestContext) -> list[Bought]:
@@ -131,6 +150,7 @@ def _steps(
     wallet: Wallet,
     endpoint: Endpoint | None,
     uses: Sequence[Use],
+    setup: Setup,
 ) -> list[Step]:
     """Credentials count as taken once the secret was seen, or once a signed call was made: any call that was accepted
     is one. `uses`: of its AppKeys."""
@@ -140,19 +160,21 @@ def _steps(
     called = signed is not None or wallet.order_count > 0
     package = "TEST-OK" if settings.environment == "test" else "PACKAGE"
     ordering = ("POST /esim/order with a package of /package/list.", "/console/orders", "Orders")
-    if wallet.available <= 0:
-        ordering = ("Your balance is 0: request a top-up first.", "/console/wallet/topups", "Top-ups")
     return [
         Step("Get your credentials", "The AppKey identifies you, the AppSecret signs your calls.",
              "/console/credentials", "Credentials", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
         Step("Make a signed call, such as /health", "It proves that your signature is right. Refused? The API log shows"
              " the expected string.", "/console/api-log", "API log", signed is not None,
              done.get("HEALTH") or signed, (f"esim-dealer login --url {settings.base_url}", "esim-dealer health")),
-        Step("Read your balance", "POST /account/balance returns what you can spend.", "/console/wallet", "Wallet",
-             "BALANCE" in done, done.get("BALANCE"), ("esim-dealer balance",)),
+        Step("Top up your wallet", "Orders are paid from its balance.", "/console/wallet/topups", "Top up",
+             wallet.available > 0 or wallet.order_count > 0),
         Step("Place a test order", *ordering, wallet.order_count > 0, None, (f"esim-dealer order {package} --wait",)),
         Step("Verify your webhook", "Set a callback URL and send a sample event to it.", "/console/webhooks",
              "Webhooks", bool(endpoint and endpoint.url and verified), verified),
+        Step("Set your brand", "Your name, logo and support contact, on the page on which travellers install.",
+             "/console/brand", "Install page", setup.brand),
+        Step("Choose where notices go", "A low balance, plans that end, an endpoint that fails: by mail or webhook.",
+             "/console/notices", "Notices", setup.told),
     ]  # fmt: skip
 
 

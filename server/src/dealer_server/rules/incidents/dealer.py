@@ -1,9 +1,10 @@
 """What keeps a dealer from buying, or from hearing of it?"""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import NamedTuple
 
+from dealer_server.rules import dates
 from dealer_server.rules.incidents import receiver
 from dealer_server.rules.incidents.incident import Incident, Level, many
 from dealer_server.rules.incidents.receiver import Receiver
@@ -11,6 +12,8 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 
 FAILED_COUNTED = 100
+FEW_DAYS = 7
+"""A balance that lasts no longer is told of."""
 
 
 class Dealer(NamedTuple):
@@ -38,29 +41,52 @@ class Answered(NamedTuple):
     settled_at: datetime
 
 
+class Ending(NamedTuple):
+    """How many plans of its customers end on a day, without one that follows."""
+
+    day: date
+    plans: int
+
+
 class Own(NamedTuple):
-    """What only the dealer itself is told: how many of its orders failed and are not refunded, refunds that were
-    answered of late, how many of its top-ups wait for review and their sum, and how many calls were refused of late."""
+    """What only the dealer itself is told: how many of its orders failed and are not refunded, and how many failed of
+    late and are; refunds that were answered of late, how many of its top-ups wait for review and their sum, and how
+    many calls were refused of late. `days_left`: of its balance. `secrets`: AppKeys whose previous secret ends, and
+    when."""
 
     failed: int = 0
+    returned: int = 0
     refunds: Sequence[Answered] = ()
     topups: int = 0
     sum_of_topups: int = 0
     refused: int = 0
+    days_left: int | None = None
+    ending: Sequence[Ending] = ()
+    secrets: Sequence[tuple[str, datetime]] = ()
 
 
 def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
     """For the dealer itself; rejections before other answers."""
     failed, refunds = own.failed, own.refunds
-    found = [*_closed(dealer, own=True), *_money(dealer, own=True)]
+    found = [*_closed(dealer, own=True), *(_money(dealer, own=True) or _lasts(own.days_left))]
     if failed:
         several = f"{many(failed, 'order', FAILED_COUNTED)} failed and {'is' if failed == 1 else 'are'} not refunded"
         found.append(Incident("FAILED", "", "fault", several))
+    if own.returned:
+        several = f"{many(own.returned, 'order', FAILED_COUNTED)} failed in the last 24 hours"
+        found.append(Incident("FAILED", "", "note", several, detail="the money is back in your wallet"))
     found += _receiver(dealer, now, own=True)
     rejected = [refund for refund in refunds if refund.rejected]
     credited = [refund for refund in refunds if not refund.rejected]
     found += _answers(rejected, "was rejected", "were rejected", "fault", dealer.currency)
     found += _answers(credited, "was credited", "were credited", "note", dealer.currency)
+    found += [Incident("SECRET", key, "waiting", f"The previous AppSecret of {key} ends", at=at)
+              for key, at in own.secrets]  # fmt: skip
+    found += [
+        Incident("PLANS", "", "note", f"{many(one.plans, 'plan')} end{'s' * (one.plans == 1)} on {dates.day(one.day)}",
+                 detail="a recharge before then keeps the eSIM in use")
+        for one in own.ending
+    ]  # fmt: skip
     if own.topups:
         amount = money.shown(own.sum_of_topups, dealer.currency)
         text = f"{many(own.topups, 'top-up')} of {amount} {'waits' if own.topups == 1 else 'wait'} for review"
@@ -69,6 +95,13 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
         text = f"{many(own.refused, 'API call')} {'was' if own.refused == 1 else 'were'} refused in the last 24 hours"
         found.append(Incident("CALLS", "", "note", text))
     return _worst_first(found)
+
+
+def _lasts(days: int | None) -> list[Incident]:
+    if days is None or days > FEW_DAYS:
+        return []
+    text = f"Your balance lasts about {many(days, 'day')}" if days else "Your balance lasts less than a day"
+    return [Incident("BALANCE", "", "waiting", text, detail="as fast as you spent it in the last 7 days")]
 
 
 def _worst_first(found: list[Incident]) -> list[Incident]:
@@ -103,7 +136,11 @@ def _closed(dealer: Dealer, own: bool) -> Iterator[Incident]:
         yield Incident("CREDENTIALS", subject, "fault", text, detail="every call is refused")
 
 
-def _money(dealer: Dealer, own: bool) -> Iterator[Incident]:
+def _money(dealer: Dealer, own: bool) -> list[Incident]:
+    return [*_of_wallet(dealer, own)]
+
+
+def _of_wallet(dealer: Dealer, own: bool) -> Iterator[Incident]:
     subject, whose = str(dealer.tenant_id), "Your wallet" if own else "The wallet"
     left = money.shown(dealer.available, dealer.currency)
     if dealer.frozen:

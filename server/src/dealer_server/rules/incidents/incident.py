@@ -23,6 +23,8 @@ Kind = Literal[
     "BALANCE",
     "CREDENTIALS",
     "CALLS",
+    "SECRET",
+    "PLANS",
 ]
 Level = Literal["note", "waiting", "fault"]
 

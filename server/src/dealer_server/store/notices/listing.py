@@ -1,5 +1,6 @@
 """What the console shows of notices: the newest, and what became of each; and the mails that `dev` keeps."""
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -60,6 +61,20 @@ async def newest(
         limit,
     )
     return [notice_of(row) for row in rows]
+
+
+async def of_facts(
+    connection: Connection, tenant_id: int, notice_type: str, facts: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """What was told of these facts, by fact."""
+    rows = await connection.fetch(
+        "SELECT fact, data::text AS data FROM notice WHERE tenant_id = $1 AND notice_type = $2"
+        " AND fact = ANY($3::text[]) ORDER BY fact",
+        tenant_id,
+        notice_type,
+        facts,
+    )
+    return {row["fact"]: json.loads(row["data"]) for row in rows}
 
 
 async def outcomes(connection: Connection, tenant_id: int, notice_ids: Sequence[int]) -> list[Outcome]:

@@ -17,7 +17,7 @@ class Setting(NamedTuple):
     off: Sequence[str] = ()
 
 
-async def users(session: Session, tenant_ids: Sequence[int]) -> list[Recipient]:
+async def users(session: Session | Connection, tenant_ids: Sequence[int]) -> list[Recipient]:
     """The active users of these dealers; 0: the operators."""
     rows = await session.fetch(
         "SELECT u.user_id, coalesce(u.tenant_id, 0) AS tenant_id, u.name,"

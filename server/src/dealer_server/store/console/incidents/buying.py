@@ -52,6 +52,18 @@ async def failed_orders(connection: Connection, tenant_id: int) -> int:
     return min(count or 0, FAILED_COUNTED)
 
 
+async def returned_orders(connection: Connection, tenant_id: int, first: int) -> int:
+    """Orders of these ids and later that failed and are refunded, among the oldest of those that are refunded;
+    FAILED_COUNTED at most."""
+    count: int | None = await connection.fetchval(
+        "SELECT count(*) FROM (SELECT delivery_status FROM orders WHERE tenant_id = $1 AND order_status = 'REFUNDED'"
+        " AND order_id >= $2 ORDER BY order_id LIMIT 1000) o WHERE delivery_status = 'FAILED'",
+        tenant_id,
+        first,
+    )
+    return min(count or 0, FAILED_COUNTED)
+
+
 async def means(connection: Connection, tenant_id: int) -> Means:
     row = await connection.fetchrow(
         "SELECT (SELECT min(amount) FROM (SELECT amount FROM orders WHERE tenant_id = $1 ORDER BY order_id DESC"
