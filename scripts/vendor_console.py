@@ -4,6 +4,7 @@ Needs npm, once, by whoever changes a version here or uses a class of Tabler tha
 it copies is committed, so that nobody else does. Of Tabler's style sheet it keeps what the console's files name.
 """
 
+import csv
 import json
 import re
 import shutil
@@ -26,6 +27,9 @@ ICONS = """
     shield-check shield-lock shopping-cart device-sim stack-2 sun tag trash truck-delivery upload user user-circle
     users wallet webhook world x
 """
+
+with (SERVER / "src/dealer_server/rules/catalogue/data/countries.csv").open() as _file:
+    COUNTRIES = [row["code"] for row in csv.DictReader(_file)]
 
 
 class Package(NamedTuple):
@@ -65,6 +69,12 @@ PACKAGES = (
         VENDOR / "icons",
         {f"icons/outline/{name}.svg": f"{name}.svg" for name in ICONS.split()} | {"LICENSE": "LICENSE"},
     ),
+    Package(
+        "country-flag-icons",
+        "1.6.20",
+        VENDOR / "flags",
+        {f"3x2/{code}.svg": f"{code}.svg" for code in COUNTRIES} | {"LICENSE": "LICENSE"},
+    ),
     Package("axe-core", "4.14.1", TESTS / "axe", {"axe.min.js": "axe.min.js", "LICENSE": "LICENSE"}),
 )
 PURGE = "purgecss@8.0.0"
@@ -87,7 +97,8 @@ def copy(package: Package, source: Path) -> None:
     for theirs, ours in package.files.items():
         file = package.folder / ours
         if file.suffix in (".svg", ".css", ".js"):
-            file.write_text(plain(file.suffix, (source / theirs).read_text()))
+            text = (source / theirs).read_text()
+            file.write_text(text if package.folder.name == "flags" else plain(file.suffix, text))
         else:
             shutil.copyfile(source / theirs, file)
 

@@ -179,6 +179,15 @@ def address(path: str) -> str:
     return f"{STATIC}{names()[path]}"
 
 
+def flag(code: str) -> str:
+    """The address of a country's flag; "" of a region, which has none."""
+    path = f"vendor/flags/{code}.svg"
+    return address(path) if path in names() else ""
+
+
+_ADDRESSES = {"asset": address, "flag": flag}
+
+
 def hashed(path: str, body: bytes) -> str:
     stem, point, suffix = path.rpartition(".")
     return f"{stem}.{hashlib.sha256(body).hexdigest()[:12]}{point}{suffix}"
@@ -266,7 +275,7 @@ def _add_names(made: Environment) -> None:
     made.globals |= {
         "drawn": drawn,
         "data_of": data_of,
-        "asset": address,
+        **_ADDRESSES,
         "once": form_nonce,
         "major": money.text,
         "order_no": identity.order_no,
