@@ -162,7 +162,7 @@ async def read_why(page: Page, code: str, shown: str) -> None:
 
 async def verify_webhook(page: Page, receiver: Receiver, app_secret: str) -> None:
     await menu(page, "Webhooks")
-    await page.get_by_label("URL").fill(receiver.url)
+    await page.get_by_label("Callback URL").fill(receiver.url)
     await press(page, "Save")
     await expect(main(page)).to_contain_text("Webhooks are sent to this URL from now on")
     await press(page, "Send test event")
@@ -174,7 +174,7 @@ async def verify_webhook(page: Page, receiver: Receiver, app_secret: str) -> Non
 async def set_notice_url(page: Page, receiver: Receiver) -> None:
     await menu(page, "Webhooks")
     await main(page).get_by_text("Edit", exact=True).click()
-    await page.get_by_label("Send notices to").fill(receiver.url)
+    await page.get_by_label("Notice URL").fill(receiver.url)
     await press(page, "Save notice URL")
 
 

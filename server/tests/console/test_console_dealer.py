@@ -33,6 +33,7 @@ from dealer_server.rules.orders.bulk import BulkLine
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.orders import bulk
 from esim_dealer.webhook import verify
+from esim_dealer.wire.events import EVENTS
 from support.api_client import ApiClient, Service, http_client
 from support.browser import PASSWORDS
 from support.browser import Browser as Operator
@@ -368,7 +369,7 @@ async def test_a_topup_is_asked_for_once_however_often_its_form_is_sent(
     for _ in range(2):
         assert "waits for approval" in await finance.post("/console/wallet/topups", form)
     text = await finance.get("/console/wallet/topups")
-    assert text.count("250.00") == 1 and html.escape(EVIL) in text and EVIL not in text
+    assert text.count("250.00") == 2 and text.count("Pay <") == 1 and html.escape(EVIL) in text and EVIL not in text
     assert "amount" in await finance.post("/console/wallet/topups", form | {"transaction_id": "x", "amount": "1e3"})
     assert (await dealer.post("/account/balance")).data["balance"] == "1000.00"
 
@@ -382,6 +383,7 @@ async def test_the_wallet_says_what_waits_what_was_bought_and_when_a_low_balance
     assert "Waiting" not in text and "25 % and 10 %" in text and ">Balance</div>" not in text
     await dealer.post("/account/topup", {"transactionId": "console-waiting", "amount": "75"})
     text = await finance.post("/console/wallet/threshold", {"threshold": "50"})
+    assert "Pay <" in text and "Reference to give" in text
     assert 'Waiting <span class="money">75.00<' in text and "of the balance after" not in text.partition("<dialog")[0]
 
 
@@ -543,7 +545,7 @@ async def test_a_trial_shows_the_beginning_of_what_the_receiver_said(
         deaf.bind(("127.0.0.1", 0))
         await dealer.post("/webhook/set", {"callbackUrl": f"http://127.0.0.1:{deaf.getsockname()[1]}/"})
         text = await developer.post("/console/webhooks/test", status=200)
-    assert "No answer" in text and "CONNECT" in text and "<pre" not in text
+    assert "No answer" in text and "CONNECT" in text and "<pre" not in text.partition('id="events"')[0]
 
 
 async def test_a_delivery_shows_its_attempts_and_is_sent_again(people: People, dealer: ApiClient, receiver: Receiver):
@@ -689,7 +691,8 @@ async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_
     service: Service, people: People, dealer: ApiClient
 ):
     developer = people["developer"]
-    assert "No refused calls" in await developer.get("/console/api-log")
+    assert "No calls yet" in await developer.get("/console/api-log")
+    assert "No refused calls" in await developer.get("/console/api-log?result=refused")
     body = b'{"orderNo":"D1"}'
     headers = dealer.headers(body, **{"X-Signature": "0" * 64})
     await dealer.send("/open-api/v1/esim/query", body, headers)
@@ -807,3 +810,59 @@ async def _csrf(browser: Browser) -> str:
     found = re.search(r'name="csrf" value="([^"]+)"', await browser.get("/console/account"))
     assert found
     return found[1]
+
+
+async def test_the_webhooks_page_explains_each_event_and_where_its_signature_comes_from(
+    people: People, dealer: ApiClient
+):
+    text = html.unescape(await people["developer"].get("/console/webhooks"))
+    for name, event in EVENTS.items():
+        assert f"<code>{name}</code>" in text and event.summary in text, name
+        assert f'"{dealer.url}/qr/' in text or name == "ORDER_PAID", "addresses of an example are ours"
+    assert f"/console/credentials/{dealer.app_key}/secret" in text and "Check a signature" in text
+
+
+async def test_the_api_log_opens_with_all_calls(people: People, dealer: ApiClient):
+    await dealer.post("/health")
+    await dealer.post("/esim/query", {"orderNo": "D1"})
+    text = await until(people["developer"], "/console/api-log", "errors#310272")
+    text = await until(people["developer"], "/console/api-log", ">Succeeded</span>")
+    assert "/health" in text and "errors#310272" in text
+    refused = await people["developer"].get("/console/api-log?result=refused")
+    assert "errors#310272" in refused and ">Succeeded</span>" not in refused
+    assert "errors#310272" not in await people["developer"].get("/console/api-log?path=/open-api/v1/health")
+
+
+async def test_an_order_that_failed_says_why_where_its_money_is_and_is_bought_again(people: People, dealer: ApiClient):
+    order_no = (await dealer.order("TEST-FAIL", remark="for Ann")).data["orderNo"]
+    finance, path = people["finance"], f"/console/orders/{order_no}"
+    text = html.unescape(await until(finance, path, "returned to your wallet"))
+    assert "Failed, refunded" in text and "The supplier " in text
+    again = "/console/catalogue/TEST-FAIL?quantity=1&remark=for+Ann"
+    assert re.findall(r'href="(/console/catalogue/[^"]+)"', text) == [again]
+    entry = re.search(r'href="(/console/wallet\?type=REFUND[^"]+)"', text)
+    assert entry and order_no in await finance.get(entry[1])
+    form = await finance.get(again)
+    assert 'value="for Ann"' in form
+    assert "Buy again" not in await people["developer"].get(path), "who may not buy"
+
+
+async def test_orders_esims_and_entries_are_called_by_the_dealers_own_reference(people: People, dealer: ApiClient):
+    order, admin = await bought(dealer), people["admin"]
+    reference, [profile] = order["transactionId"], profiles_of(order)
+    esim = f"/console/profiles/{profile['profileId']}"
+    for path in ("/console/orders", "/console/profiles", "/console/wallet", esim):
+        assert f">{reference}<" in await admin.get(path), path
+    text = await admin.get(esim)
+    assert text.index("Data used") < text.index('id="install"') < text.index(">History<")
+
+
+async def test_users_are_told_what_each_role_may_do(people: People):
+    text = await people["admin"].get("/console/users")
+    assert "What each role may do" in text and "Invite users, change roles" in text
+
+
+async def test_countries_have_their_flags(people: People):
+    text = await people["admin"].get("/console/catalogue?q=france")
+    found = re.search(r'<img class="flag" src="(/console/static/vendor/flags/FR\.[0-9a-f]+\.svg)"', text)
+    assert found and "<svg" in await people["admin"].get(found[1])

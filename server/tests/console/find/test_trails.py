@@ -25,4 +25,5 @@ async def test_pages_below_a_list_lead_back_to_it(service: Service, dealer: ApiC
         for path, links in above.items():
             trail = (await one.get(path)).text.partition('<nav class="trail"')[2].partition("</nav>")[0]
             assert re.findall(r'<a href="([^"]+)"', trail) == links, path
-        assert f"<h1>Order {number}</h1>" in (await one.get(f"/console/orders/{number}")).text
+        page = (await one.get(f"/console/orders/{number}")).text
+        assert f"<h1>Order {order['transactionId']}</h1>" in page and f'<span class="mono">{number}</span>' in page

@@ -39,11 +39,25 @@ async def test_a_dealer_sees_its_refunds_with_state_and_reason(
         page = (await one.get("/console/refunds")).text
         assert theirs not in page and 'href="/console/refunds" aria-current="page"' in page
         first = row_of(page, done)
-        for text in (order["orderNo"], "TEST-OK", "Refunded", "1.80", "the trip was cancelled", "settled"):
+        for text in (order["orderNo"], order["transactionId"], "TEST-OK", "Refunded", "1.80", "the trip was cancelled"):
             assert text in first, text
         assert "In review" in row_of(page, waiting) and "settled" not in row_of(page, waiting)
         assert "Rejected" in row_of(page, no) and REASON in unescape(row_of(page, no)) and REASON not in page
         assert 'title="REJECTED"' in row_of(page, no) and "× 2" in row_of(page, no)
+        today = f"{service.database.clock.now():%Y-%m-%d}"
+        for query, numbers in (
+            (f"q={order['orderNo']}", [done]),
+            (f"q={order['transactionId']}", [done]),
+            (f"q={waiting}", [waiting]),
+            ("q=nothing", []),
+            (f"q={theirs}", []),
+            (f"from={today}&to={today}", [done, waiting, no]),
+            (f"from={today}&status=REVIEW", [waiting]),
+            (f"q={order['orderNo']}&status=REVIEW", []),
+            ("to=2020-01-01", []),
+        ):
+            some = (await one.get(f"/console/refunds?{query}")).text
+            assert [found for found in (done, waiting, no) if row_of(some, found)] == numbers, query
         for state, numbers in (("REFUNDED", [done]), ("REVIEW", [waiting]), ("REFUNDING", []), ("REJECTED", [no])):
             some = (await one.get(f"/console/refunds?status={state}")).text
             assert [found for found in (done, waiting, no) if found in some] == numbers, state

@@ -116,6 +116,7 @@ async def test_a_dealer_sees_its_own_without_costs_and_suppliers(
     for query in ("", "?by=package", f"?dealer={stranger.tenant_id}", "?by=supplier&then=dealer", "?supplier=stock"):
         page = await see(clerk, f"/console/reports{query}")
         assert "Total 3 5.40 −1.80 3.60" in page, query
+        assert "You keep, USD" in page or "dealer" in query, query
         assert not [word for word in HIDDEN if word in page], query
         exported = (await clerk.get(f"/console/reports.csv{query}")).text
         assert not [word for word in HIDDEN if word.lower() in exported.lower()], query
@@ -197,9 +198,11 @@ async def test_what_is_not_added_up_yet_is_said(admin: Browser, service: Service
 async def test_a_statement_is_a_page_and_a_file_on_both_sides(admin: Browser, clerk: Browser, dealer: ApiClient):
     month, theirs = f"{clock.now():%Y-%m}", f"/console/dealers/{dealer.tenant_id}/statements"
     for one, path in ((clerk, "/console/wallet/statements"), (admin, theirs)):
-        assert f"{clock.now():%B %Y} so far 0.00 USD −5.40 USD 1.80 USD 1,000.00 USD 996.40 USD" in await see(one, path)
+        assert f"{clock.now():%B %Y} so far 0.00 USD + 1,000.00 USD + 1.80 USD −5.40 USD 996.40 USD" in await see(
+            one, path
+        )
         page = await see(one, f"{path}/{month}")
-        assert "Purchases 2 −5.40 USD" in page and "Refunds 1 1.80 USD" in page
+        assert "Purchases 2 −5.40 USD" in page and "Refunds 1 + 1.80 USD" in page
         assert "Balance so far 4 996.40 USD" in page
         answered = await one.get(f"{path}/{month}/pdf")
         assert answered.headers["content-type"] == "application/pdf"

@@ -6,7 +6,7 @@ from dealer_server.console.find.tabs import Tab, Tabs
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
-from dealer_server.console.shared.permissions import ADMINS
+from dealer_server.console.shared.permissions import ADMINS, DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
 from dealer_server.operations.errors import OperatorError, renamed
 from dealer_server.operations.users import accounts, invitations
@@ -19,6 +19,18 @@ USERS = "/console/users"
 TEMPLATE = "account/users.html"
 COLUMNS = ("name", "role", "-signedIn")
 KINDS = ("operators", "dealers")
+ROLE_TABLE = tuple(
+    (what, [role.removeprefix("dealer:") for role in roles])
+    for what, roles in (
+        ("See orders, eSIMs, catalogue, wallet, reports", DEALERS),
+        ("Buy, recharge, refund, suspend, cancel", DEALER_FINANCE),
+        ("Request top-ups, set the low balance notice", DEALER_FINANCE),
+        ("See codes and QR codes, send install pages and SMS", DEALER_DEVELOPERS),
+        ("Credentials, webhooks, API log, brand", DEALER_DEVELOPERS),
+        ("Invite users, change roles", ("dealer:admin",)),
+    )
+)
+"""What users of a dealer may do, for people; the declarations of the pages decide."""
 
 
 @page(USERS, ADMINS, TEMPLATE, MenuEntry("Users", "users", 150))
@@ -58,6 +70,7 @@ async def users(context: RequestContext) -> Html:
         dealer=dealer,
         operator_roles=OPERATOR_ROLES,
         dealer_roles=DEALER_ROLES,
+        role_table=ROLE_TABLE,
     )
 
 

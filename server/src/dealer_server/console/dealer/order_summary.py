@@ -108,8 +108,9 @@ def settled_text(history: History) -> str:
     failed = [profile.profile_id for profile in order.profiles if profile.failed]
     if len(failed) == len(order.profiles):
         why = _why_failed(failed, _latest(history)).removeprefix(": ")
+        why = why or "the supplier could not deliver it"
         returned = f"{money.shown(order.refund_amount, order.currency)} returned to your wallet."
-        return f"{why[:1].upper()}{why[1:]}. {returned}" if why else returned
+        return f"{why[:1].upper()}{why[1:]}. {returned}"
     if not ready:
         return "" if order.order_status == "REFUNDED" else "Refunded or cancelled"
     if order.recharges is not None:

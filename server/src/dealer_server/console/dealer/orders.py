@@ -106,6 +106,8 @@ async def show_order(context: RequestContext) -> Html:
         refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
         events=timeline.events(history),
         remark=remark,
+        again=_buy_again(context, order, remark) if money_mover else "",
+        credited_on=_credited_on(history),
         refundable=money.text(_refundable(order, blocked), order.currency),
         moving=is_moving(context, order),
         mailed=mails,
@@ -114,6 +116,22 @@ async def show_order(context: RequestContext) -> Html:
         languages=LANGUAGE_NAMES,
         links="\n".join(_pages(profiles[:PROFILES])) if permissions(context.user).secrets else "",
     )
+
+
+def _buy_again(context: RequestContext, order: Order, remark: str | None) -> str:
+    """The form that buys what could not be delivered once more, as far as it is one package that there still is; ""
+    else."""
+    failed = [(item.package_code, profile) for item in order.items for profile in item.profiles if profile.failed]
+    codes = {code for code, _ in failed}
+    if len(codes) != 1 or context.parts.catalogue().package(code := codes.pop()) is None:
+        return ""
+    return params.address(f"/console/catalogue/{code}", {"quantity": len(failed), "remark": remark})
+
+
+def _credited_on(history: timeline.History) -> str:
+    """The day of the last entry of the wallet that returned money of the order; "" without one."""
+    credits = [entry.created_at for entry in history.movements if entry.entry_type == "REFUND"]
+    return max(credits).date().isoformat() if credits else ""
 
 
 def _pages(views: Sequence[ProfileView]) -> list[str]:

@@ -54,7 +54,7 @@ def _buyers(context: RequestContext) -> find_profiles.More:
         profile_ids, order_ids = [row.profile_id for row in rows], [row.order_id for row in rows]
         return {
             "mailed": await buyer_mails.newest_of_profiles(connection, context.tenant_id, profile_ids),
-            "remarks": await console_orders.remarks(connection, context.tenant_id, order_ids),
+            "references": await console_orders.references(connection, context.tenant_id, order_ids),
         }
 
     return read

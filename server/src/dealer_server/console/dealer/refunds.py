@@ -1,9 +1,10 @@
 """A dealer's refunds: what was asked for, what came of it, and why one was rejected."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 
 from dealer_server.console.dealer.timeline import refusal_text
-from dealer_server.console.find import files, tabs
+from dealer_server.console.find import dates, files, tabs
 from dealer_server.console.shared import params, words
 from dealer_server.console.shared.page import MenuEntry, download, page
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
@@ -12,7 +13,7 @@ from dealer_server.console.shared.request_context import Download, Html, Request
 from dealer_server.db.connection import Connection
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
-from dealer_server.store.console import queues
+from dealer_server.store.console import dealer, orders, queues
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.queues import RefundRow
 
@@ -36,20 +37,29 @@ COLUMNS: Mapping[str, Callable[[RefundRow], str]] = {
 @page(REFUNDS, DEALERS, "dealer/refunds.html", MenuEntry("Refunds", "receipt-refund", 35), listing=True)
 async def refunds(context: RequestContext) -> Html:
     order, seen = params.order(context, REFUNDS, CREATED, NEWEST_FIRST), params.number(context.query, "before")
+    faults = params.faults(context.query, status=STATES)
+    found = ListPage[RefundRow]((), None)
     async with context.parts.database.connection() as connection:
-        found = await _read(connection, context, seen, PAGE_SIZE, oldest_first=not order.descending)
+        if not faults:
+            found = await _read(connection, context, seen, PAGE_SIZE, oldest_first=not order.descending)
+        references = await orders.references(connection, context.tenant_id, [row.order_id for row in found.rows])
         counted = await queues.by_status(connection, "refund", context.tenant_id)
         counted |= await queues.unsettled(connection, context.tenant_id)
     presets = [(words.text(state), {"status": state}) for state in STATES]
     none = 0 if counted["ALL"] < queues.MANY else None
     known = {words.text(state): counted.get(state, none) for state in STATES} | {"All": counted["ALL"]}
     counts = {name: count for name, count in known.items() if count is not None}
+    filtered = any(params.text(context.query, name) for name in ("status", "q", "from", "to"))
     return Html(
+        references=references,
+        one_minute=timedelta(minutes=1),
+        faults=faults,
+        dates=dates.of(context, REFUNDS),
         refunds=[(row, _state(row), refusal_text(row.refusals)) for row in found.rows],
         order=order,
         pager=params.pager(context, REFUNDS, found.next, shown=len(found.rows), word="refund"),
         tabs=await tabs.of(context, REFUNDS, presets, counts, queues.MANY),
-        filtered=params.one_of(context.query, "status", STATES) is not None,
+        filtered=filtered,
         export=params.address(f"{REFUNDS}.csv", params.filters(context)),
     )
 
@@ -57,7 +67,7 @@ async def refunds(context: RequestContext) -> Html:
 @download(f"{REFUNDS}.csv", DEALERS, listing=True)
 async def export(context: RequestContext) -> Download:
     """All refunds of the list, the newest first; who takes the file is in the audit log."""
-    await params.record_export(context, "refunds.export", context.tenant_id, ("status",))
+    await params.record_export(context, "refunds.export", context.tenant_id, ("status", "q", "from", "to"))
     return files.download(
         context,
         "refunds",
@@ -69,8 +79,16 @@ async def export(context: RequestContext) -> Download:
 async def _read(
     connection: Connection, context: RequestContext, seen: int | None, size: int, *, oldest_first: bool
 ) -> ListPage[RefundRow]:
-    status = params.one_of(context.query, "status", STATES)
-    rows = await queues.refunds(connection, status, seen, size + 1, context.tenant_id, oldest_first=oldest_first)
+    status, text = params.one_of(context.query, "status", STATES), params.text(context.query, "q")
+    span = identity.ids_between(params.day(context.query, "from"), params.day(context.query, "to", after=True))
+    order_id = None
+    if text and (number := identity.refund_id(text)) is not None:
+        span = number, number + 1
+    elif text:
+        order_id = (await dealer.locate(connection, context.tenant_id, text))[0] or 0  # none has this number
+    rows = await queues.refunds(
+        connection, status, seen, size + 1, context.tenant_id, oldest_first=oldest_first, span=span, order_id=order_id
+    )
     return ListPage(rows[:size], rows[size - 1].refund_id if len(rows) > size else None)
 
 

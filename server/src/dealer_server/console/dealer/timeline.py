@@ -128,7 +128,7 @@ def _money(history: History) -> Iterator[Event]:
         if entry.entry_type == "ORDER_PAY":
             yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", facts=facts)
         else:
-            facts = [("refundNo", identity.refund_no(entry.reference)), *facts]
+            facts = [("refund", identity.refund_no(entry.reference)), *facts]
             yield Event(entry.created_at, "cash", f"{amount} credited", facts=facts)
 
 
@@ -170,7 +170,7 @@ def refusal_text(refusals: Iterable[tuple[str, str]]) -> str:
 def _refunds(history: History) -> Iterator[Event]:
     for refund in history.refunds:
         number, amount = identity.refund_no(refund.refund_id), money.shown(refund.amount, history.order.currency)
-        facts = [("refundNo", number)]
+        facts = [("refund", number)]
         if history.order.recharges is None:
             facts.append(("eSIMs", str(refund.profiles)))
         yield Event(

@@ -19,7 +19,7 @@ from dealer_server.rules.notices.low_balance import PERCENTS, limits
 from dealer_server.rules.refusal import ParameterEmpty, ParameterInvalid
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
-from dealer_server.store.console import dealer
+from dealer_server.store.console import dealer, orders
 from dealer_server.store.reports import report
 from dealer_server.store.reports.report import Filter
 from dealer_server.store.wallets import ledger
@@ -39,7 +39,9 @@ async def wallet(context: RequestContext) -> Html:
         wallet = await dealer.wallet(connection, tenant_id)
         entries = await statement.page_of(connection, context, wallet, tenant_id, WALLET, f"{WALLET}/statement.csv")
         topups = await dealer.topups(connection, tenant_id, None, LATEST_TOPUPS)
-        packages = await dealer.packages(connection, tenant_id, [entry.order_id for entry in entries.entries])
+        order_ids = [entry.order_id for entry in entries.entries]
+        packages = await dealer.packages(connection, tenant_id, order_ids)
+        references = await orders.references(connection, tenant_id, order_ids)
         _, waiting = await dealer.waiting_topups(connection, tenant_id)
         terms = await describe(connection, tenant_id)
         topped_up = await ledger.balance_after_topup(connection, tenant_id)
@@ -55,6 +57,7 @@ async def wallet(context: RequestContext) -> Html:
         statement=entries,
         dates=dates.of(context, WALLET),
         packages=packages,
+        references=references,
         waiting=waiting,
         percents=PERCENTS,
         low_limits=limits(topped_up, wallet.currency) if topped_up else (),

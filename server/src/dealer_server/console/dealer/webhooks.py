@@ -25,6 +25,7 @@ from dealer_server.store.console import webhooks as console_webhooks
 from dealer_server.store.console.dealer import Span
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.notices import recipients
+from dealer_server.store.tenants import credential
 from dealer_server.store.webhooks import endpoints, log, recent, signer
 from dealer_server.store.webhooks.dialects import EVENT_TYPES, is_rt
 from dealer_server.store.webhooks.log import Delivery, Filter
@@ -32,7 +33,9 @@ from dealer_server.store.webhooks.recent import Hour
 from dealer_server.webhooks import rt_health, sample_event
 from dealer_server.webhooks.sample_event import TestResult
 from esim_dealer.wire import calls
-from esim_dealer.wire.vocabulary import DeliveryState
+from esim_dealer.wire import events as wire_events
+from esim_dealer.wire.envelope import encoder
+from esim_dealer.wire.vocabulary import DeliveryState, EventType
 
 EVENTS = EVENT_TYPES
 STATES = get_args(DeliveryState)
@@ -45,9 +48,21 @@ FILTERS: Mapping[str, tuple[DeliveryState, ...]] = {
 }
 
 HOURS = 24
+EXAMPLE_URL = b"https://api.example.com"
+"""What addresses of the examples begin with."""
 MOST_RESENT, MOST_SHOWN = 50, 20_000
 """Webhooks that one form sends again, and characters of a body on a page."""
 WEBHOOKS, TEMPLATE = "/console/webhooks", "dealer/webhooks.html"
+
+
+class EventRow(NamedTuple):
+    """An event type: when it is sent, the hints that each carries (none: what changed), and a body as it is sent."""
+
+    event_type: EventType
+    summary: str
+    description: str
+    hints: Sequence[str]
+    example: str
 
 
 class Day(NamedTuple):
@@ -84,12 +99,15 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         notice_url = await recipients.url(connection, context.tenant_id)
         incidents = await findings.of_receiver(connection, context)
         access = await dealer.access_terms(connection, context.tenant_id)
+        keys = await credential.of_tenant(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, MOST_RESENT)
         waiting = await recent.unfinished(connection, context.tenant_id, MOST_RESENT)
         since = context.now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS - 1)
         day = _day(await recent.hours(connection, context.tenant_id, since), since)
     return Html(
         endpoint=endpoint,
+        signing=min(keys, key=lambda key: (key.status != "ACTIVE", not key.signs_webhooks), default=None),
+        catalogue=_catalogue(context.parts.settings.base_url),
         day=day,
         counts={"FAILED": _up_to(failed), PENDING: _up_to(waiting)},
         rt_face=access.rt_face,
@@ -109,6 +127,15 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         filtered=any(context.query.get(name) for name in ("order", "event", "status", "from", "to")),
         https=context.parts.callbacks.require_https,
     )
+
+
+def _catalogue(base_url: str) -> list[EventRow]:
+    """As the reference has it."""
+    return [
+        EventRow(name, event.summary, event.description.replace("`", ""), event.hints,
+                 indented(encoder.encode(event.example).replace(EXAMPLE_URL, base_url.encode())))
+        for name, event in wire_events.EVENTS.items()
+    ]  # fmt: skip
 
 
 def _day(found: Iterable[Hour], since: datetime) -> Day:

@@ -4,6 +4,7 @@ stands a sample of those that succeeded.
 dealer/api_log.py and operator/api_log.py declare the pages.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,11 +14,13 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Html, NotFound, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.db.sealing import credential_context
 from dealer_server.rules.access import signature_diagnosis
 from dealer_server.store.console import api_log as console_api_log
 from dealer_server.store.console.api_log import KEPT, CallFilter, RefusedCall
 from dealer_server.store.tenants import served_call, tenant
+from dealer_server.store.tenants.served_call import ServedCallRow
 
 # In the order in which a call is checked: it has passed all before the one it failed at.
 CHECKS = (
@@ -135,7 +138,8 @@ def meaning(code: str) -> str:
 
 
 async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
-    """`shown`: what else the template needs."""
+    """All calls that are kept, or those refused alone, for any or for one reason. `shown`: what else the template
+    needs."""
     query = context.query
     filters = CallFilter(
         params.text(query, "code"),
@@ -151,22 +155,37 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         )
         _, dropped = await console_api_log.counts(connection, log.tenant_id)
         served = await served_call.served(connection, log.tenant_id)
-    following = calls[PAGE_SIZE - 1].number if len(calls) > PAGE_SIZE else None
+        every = query.get("result") != "refused" and filters.code is None
+        others = await _succeeded(connection, log.tenant_id, filters) if every else ()
+    following = calls[PAGE_SIZE - 1].number if len(calls) > PAGE_SIZE and not every else None
+    listed = sorted([*calls, *others], key=lambda call: call.at, reverse=True)[:PAGE_SIZE]
     return Html(
         log=log,
-        calls=calls[:PAGE_SIZE],
+        every=every,
+        calls=listed,
         codes=[("", "Any reason"), *((word, f"{meaning(word)}, {many(count, 'call')}") for word, count in codes)],
-        paths=_choices(paths),
+        paths=_choices(await _paths(context, log, paths) if every else paths),
         meanings=MEANINGS,
         filters=filters,
         faults=params.faults(query),
-        pages=params.pager(context, log.path, following, shown=min(len(calls), PAGE_SIZE), word="call"),
+        pages=params.pager(context, log.path, following, shown=len(listed), word="call"),
         dropped=dropped,
         kept=KEPT,
         refused=sum(count for _, count in codes),
         served=served,
         **shown,
     )
+
+
+async def _paths(context: RequestContext, log: Log, refused: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+    """Of all calls that are kept, with how many there are of each."""
+    async with context.parts.database.connection() as connection:
+        found = Counter(dict(refused)) + Counter(dict(await served_call.paths(connection, log.tenant_id)))
+    return found.most_common()
+
+
+async def _succeeded(connection: Connection, tenant_id: int, wanted: CallFilter) -> Sequence[ServedCallRow]:
+    return await served_call.list_calls(connection, tenant_id, wanted.path, None, PAGE_SIZE, wanted.start, wanted.end)
 
 
 async def show_served(context: RequestContext, log: Log) -> Html:

@@ -6,7 +6,7 @@ not turn what is around it.
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -182,7 +182,7 @@ def _plans_ending(data: Mapping[str, Any]) -> Text:
     count, plans = int(data["count"]), list(data["plans"])
     more = [("And", f"{count - len(plans):,} more")] if count > len(plans) else []
     return Text(
-        f"{count:,} plan{'s end' if count > 1 else ' ends'} on {plain(data['date'])}",
+        f"{count:,} plan{'s end' if count > 1 else ' ends'} on {_day(data['date'])}",
         "Data stops when a plan ends. A recharge before then keeps the eSIM in use.",
         [
             *((f"eSIM {plain(one['profileId'])} (ICCID …{plain(one['iccid'])[-4:]})", _ending(one)) for one in plans),
@@ -278,6 +278,10 @@ def _dealer_failing(data: Mapping[str, Any]) -> Text:
         "Open the endpoint",
         urgent=disabled,
     )
+
+
+def _day(text: object) -> str:
+    return dates.day(date.fromisoformat(str(text)))
 
 
 def _time(text: object) -> str:

@@ -8,12 +8,13 @@ from dealer_server.rules.reports.period import DAY, Period
 
 Kind = Literal["PURCHASE", "RECHARGE", "REFUND", "TOPUP", "ADJUST"]
 KINDS: Mapping[Kind, str] = {
+    "TOPUP": "Top-ups",
+    "REFUND": "Refunds",
+    "ADJUST": "Adjustments",
     "PURCHASE": "Purchases",
     "RECHARGE": "Recharges",
-    "REFUND": "Refunds",
-    "TOPUP": "Top-ups",
-    "ADJUST": "Adjustments",
 }
+"""Credits first."""
 
 
 class DayEntries(NamedTuple):

@@ -1,6 +1,6 @@
 """What the console shows of orders, of all dealers or of one: the list, and what happened to one order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -40,6 +40,13 @@ class OrderRow(NamedTuple):
     remark: str | None
     lines: Sequence[tuple[str, int]]
     recharge: bool
+
+
+class Reference(NamedTuple):
+    """What a dealer calls an order by, and its remark."""
+
+    transaction_id: str
+    remark: str | None
 
 
 class Owner(NamedTuple):
@@ -348,18 +355,18 @@ async def suspensions(connection: Connection, tenant_id: int, profiles: range, l
 
 
 async def remark(connection: Connection, tenant_id: int, order_id: int) -> str | None:
-    return (await remarks(connection, tenant_id, [order_id])).get(order_id)
+    found = (await references(connection, tenant_id, [order_id])).get(order_id)
+    return found.remark if found else None
 
 
-async def remarks(connection: Connection, tenant_id: int, order_ids: Sequence[int]) -> dict[int, str]:
-    """Of those of these orders that have one."""
+async def references(connection: Connection, tenant_id: int, order_ids: Iterable[int | None]) -> dict[int, Reference]:
+    """By orderId."""
     rows = await connection.fetch(
-        "SELECT order_id, remark FROM orders WHERE tenant_id = $1 AND order_id = ANY($2::bigint[])"
-        " AND remark IS NOT NULL",
+        "SELECT order_id, transaction_id, remark FROM orders WHERE tenant_id = $1 AND order_id = ANY($2::bigint[])",
         tenant_id,
-        order_ids,
+        sorted({order_id for order_id in order_ids if order_id is not None}),
     )
-    return {row["order_id"]: row["remark"] for row in rows}
+    return {row["order_id"]: Reference(row["transaction_id"], row["remark"]) for row in rows}
 
 
 async def bodies(

@@ -75,16 +75,26 @@ async def write(connection: Connection, calls: Sequence[ServedCall], served: Map
 
 
 async def list_calls(
-    connection: Connection, tenant_id: int, path: str | None, before: int | None, limit: int
+    connection: Connection,
+    tenant_id: int,
+    path: str | None,
+    before: int | None,
+    limit: int,
+    start: datetime | None = None,
+    end: datetime | None = None,
 ) -> Sequence[ServedCallRow]:
     """Newest first; at most as many rows are scanned as are kept."""
     rows = await connection.fetch(
         f"SELECT {', '.join(ServedCallRow._fields)} FROM served_call WHERE tenant_id = $1"
-        " AND ($2::text IS NULL OR path = $2) AND ($3::bigint IS NULL OR number < $3) ORDER BY number DESC LIMIT $4",
+        " AND ($2::text IS NULL OR path = $2) AND ($3::bigint IS NULL OR number < $3)"
+        " AND ($5::timestamptz IS NULL OR at >= $5) AND ($6::timestamptz IS NULL OR at < $6)"
+        " ORDER BY number DESC LIMIT $4",
         tenant_id,
         path,
         before,
         limit,
+        start,
+        end,
     )
     return [ServedCallRow(**row) for row in rows]
 

@@ -28,7 +28,8 @@ GIGABYTES = (1, 3, 5, 10, 20, 50)
 DAYS = (1, 3, 7, 15, 30, 90)
 FILTERS = ("q", "place", "kind", "data", "days", "price", "part")
 GLOBAL = "Global"
-OFTEN = 4
+OFTEN, OFTEN_COUNTED, OFTEN_PLACES = 4, 20, 6
+"""Packages and places that it often buys: how many are shown, and of how many packages."""
 
 
 class PackageView(NamedTuple):
@@ -67,6 +68,7 @@ async def catalogue(context: RequestContext) -> Html:
         filtered = any(query.get(name) for name in FILTERS)
         wanted = not (filtered or query.get("sort") or query.get("before"))
         often = await _often_bought(connection, context, on_sale) if wanted else []
+    often_places = list(dict.fromkeys(one.package.location_code for one in often))[:OFTEN_PLACES]
     order = params.order(context, CATALOGUE, ("name", "price"), "name")
     fitting = choosing.choose(on_sale, _choice(query, prices.currency), by_price=order.key == "price")
     part = _part(query)
@@ -83,7 +85,8 @@ async def catalogue(context: RequestContext) -> Html:
         places=[_place(of_place) for of_place in places[first : first + PAGE_SIZE]] if order.key == "name" else [],
         package_count=len(found),
         place_count=len(places),
-        often=often,
+        often=[view(one) for one in often[:OFTEN]],
+        often_places=[_place(of_place) for code in often_places for of_place in places if _code(of_place) == code],
         tabs=_tabs(context, fitting, part),
         order=order,
         pages=params.pager(context, CATALOGUE, following, shown=shown, word=word, total=len(listed)),
@@ -97,15 +100,17 @@ async def catalogue(context: RequestContext) -> Html:
     )
 
 
-async def _often_bought(
-    connection: Connection, context: RequestContext, on_sale: Sequence[OnSale]
-) -> list[PackageView]:
+async def _often_bought(connection: Connection, context: RequestContext, on_sale: Sequence[OnSale]) -> list[OnSale]:
     """What this dealer spent most on in the last 30 days, as far as it is on sale."""
     wanted = Filter(recent.shown(day_of(context.now)), context.tenant_id)
-    rows = await report.grouped(connection, wanted, ["package"], OFTEN)
+    rows = await report.grouped(connection, wanted, ["package"], OFTEN_COUNTED)
     codes = [row.keys["package"] for row in rows if row.sums.sold]
     by_code = {one.package.package_code: one for one in on_sale if one.package.package_code in codes}
-    return [view(by_code[code]) for code in codes if code in by_code and by_code[code].kind != "RECHARGE"]
+    return [by_code[code] for code in codes if code in by_code and by_code[code].kind != "RECHARGE"]
+
+
+def _code(of_place: Sequence[OnSale]) -> str:
+    return of_place[0].package.location_code
 
 
 def _by_place(found: Iterable[OnSale], query: Mapping[str, str]) -> list[list[OnSale]]:

@@ -48,5 +48,5 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
             ] * may.terms
         case "BALANCE":
             return [Link("Top-ups", "/console/topups"), Link("Statement", f"{dealer}/statement")]
-        case "CREDENTIALS" | "CALLS":
+        case "CREDENTIALS" | "CALLS" | "SECRET" | "PLANS":
             return []
