@@ -17,7 +17,7 @@ from dealer_server.store.past.purchases import PastCall, PastPurchase
 
 NONE_LEFT = 0.04
 """Of all orders."""
-REFUSED, REFUSAL = "REJECTED OUT_OF_STOCK", "200011 Insufficient profiles"
+REFUSED, REFUSAL = "REJECTED OUT_OF_STOCK", "OUT_OF_STOCK: 200011 Insufficient profiles"
 
 
 def purchases(tenant_id: int, orders: Sequence[PastOrder], packages: Mapping[str, Package]) -> Iterator[PastPurchase]:

@@ -8,7 +8,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.lifecycle.use import NEARLY_PERCENT, USES, Use
 from dealer_server.rules.search.query import FEWEST_DIGITS
 from dealer_server.store.console import pages
-from dealer_server.store.console.orders import VoidRequest
+from dealer_server.store.console.orders import VoidRequest, maker
 from dealer_server.store.console.pages import MAX_SCANNED, ListPage, ScanRange
 
 NEWEST = 2**53
@@ -208,8 +208,8 @@ async def owner(connection: Connection, profile_id: int) -> ProfileOwner | None:
 async def lifecycle(connection: Connection, tenant_id: int, profile_id: int) -> Lifecycle | None:
     """None before its delivery, and for codes from stock: no supplier reports on them."""
     row = await connection.fetchrow(
-        "SELECT supplier, created_at, unused_until, valid_until, ended_at, eid, reported_at, asked_at FROM profile_life"
-        " WHERE tenant_id = $1 AND profile_id = $2",
+        f"SELECT {maker('l')} AS supplier, created_at, unused_until, valid_until, ended_at, eid, reported_at, asked_at"
+        " FROM profile_life l WHERE tenant_id = $1 AND profile_id = $2",
         tenant_id,
         profile_id,
     )
