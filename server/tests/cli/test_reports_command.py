@@ -62,7 +62,7 @@ async def test_a_statement_as_json_csv_and_pdf(env: dict[str, str], buyer: ApiCl
     shown = json.loads((await run("reports", "statement", tenant, month, "--json", env=env)).out)
     assert (shown["opening"], shown["closing"], shown["complete"]) == ("0.00", "6.40", False)
     lines = list(csv.DictReader(io.StringIO((await run("reports", "statement", tenant, month, "--csv", env=env)).out)))
-    assert [line["amount"] for line in lines] == ["0.00", "-3.60", "0.00", "0.00", "0.00", "10.00", "6.40"]
+    assert [line["amount"] for line in lines] == ["0.00", "0.00", "0.00", "10.00", "-3.60", "0.00", "6.40"]
     file = tmp_path / "statement.pdf"
     assert (await run("reports", "statement", tenant, month, "--pdf", str(file), env=env)).status == 0
     assert "6.40" in PdfReader(file).pages[0].extract_text()

@@ -12,6 +12,7 @@ from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS
 from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
 from support.console.people import PHONE, WORD, sign_in
+from support.supplier_setup import free_address
 
 NAMES = {"operator": "browsing-operator", "dealer": "browsing-dealer"}
 
@@ -36,7 +37,8 @@ async def people(service: Service) -> None:
 
 async def bought(client: ApiClient) -> str:
     """The number of an order that is delivered, and whose state can be sent again: its dealer has a callback URL."""
-    await client.post("/webhook/set", {"callbackUrl": "http://127.0.0.1:9/hook"})
+    named = await client.post("/webhook/set", {"callbackUrl": f"http://{free_address()}/hook"})
+    assert named.status == 200, named
     reply = await client.order()
     await client.delivered(reply.data["orderNo"])
     return reply.data["orderNo"]

@@ -4,8 +4,9 @@ Made-up dealers bought none of the plans with a price of their own, so that thei
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 
-from dealer_server import clock, store
+from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.dev import history
@@ -24,15 +25,15 @@ _DISCOUNT = 10  # percent
 _PLACES = ("ASIA-13", "BALKANS-10", "EU-35", "JP", "TH", "US")
 
 
-async def put(database: Database, packages: Mapping[str, Package]) -> None:
-    """Makes those that are missing."""
+async def put(database: Database, packages: Mapping[str, Package], at: datetime) -> None:
+    """Makes those that are missing, as they would have been made then."""
     for form in (PARTNERS, *OTHERS):
         async with database.connection() as connection:
             known = await store.price_list.find(connection, form.name)
         if known is None:
-            price_list_id = await change.create_list(database, form, "dev", clock.now)
+            price_list_id = await change.create_list(database, form, "dev", lambda: at)
             if form is PARTNERS:
-                await change.set_exceptions(database, price_list_id, _prices(packages), "dev", clock.now)
+                await change.set_exceptions(database, price_list_id, _prices(packages), "dev", lambda: at)
 
 
 def _prices(packages: Mapping[str, Package]) -> Mapping[str, str]:
@@ -41,9 +42,9 @@ def _prices(packages: Mapping[str, Package]) -> Mapping[str, str]:
     return {code: money.text(price * 100, packages[code].currency) for code, price in cents.items()}
 
 
-async def assign(connection: Connection, tenant_id: int) -> None:
+async def assign(connection: Connection, tenant_id: int, at: datetime) -> None:
     """Gives a dealer the list for partners."""
     price_list_id = await store.price_list.find(connection, PARTNERS.name)
-    await store.price_list.assign(connection, tenant_id, price_list_id, clock.now())
+    await store.price_list.assign(connection, tenant_id, price_list_id, at)
     given = {"priceList": PARTNERS.name}
     await record_change(connection, "dev", "tenant.price_list", tenant_id, {}, {"priceList": None}, given)

@@ -62,7 +62,7 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
             keys = await store.data_key.load(connection, opened.master_keys)
             free = await store.stock.count_free(connection, DEMO_STOCK)
         if since is not None:
-            await price_lists.put(database, packages)
+            await price_lists.put(database, packages, since)
             await wholesalers.put(database, keys, receiving, opened.base_url)
             await wholesalers.put_routes(database, sold_packages())
         if not free:
@@ -74,9 +74,8 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
             made = [
                 await _with_past(connection, opened, keys, dealer, packages, (since, now)) for dealer in history.ALL
             ]
-            await price_lists.assign(
-                connection, next(one.tenant_id for one in made if one.dealer is price_lists.DEALER)
-            )
+            partner = next(one.tenant_id for one in made if one.dealer is price_lists.DEALER)
+            await price_lists.assign(connection, partner, since)
             await past_purchases.write(
                 connection, [row for one in made for row in purchases.purchases(one.tenant_id, one.orders, packages)]
             )

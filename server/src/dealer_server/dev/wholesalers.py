@@ -23,17 +23,18 @@ from dealer_server.suppliers import registry
 from dealer_server.suppliers.rt.calls import PATH, RtSettings
 
 KIND = "rt_upstream"
-_CENT, _BALANCE = 100, 41_827_500
+_CENT = 100
 _MINUTE, _DAY = 60, 86_400
 _INSTALLED_AFTER, _USED_AFTER, _USED_WITHIN = 8 * _MINUTE, 20 * _MINUTE, 5 * _DAY
 _PAST, _NEW = "P", "N"
 
 
 class Wholesaler(NamedTuple):
-    """`asks`: percent of the dealer price."""
+    """`asks`: percent of the dealer price. `balance`: what is left of our money there, in ten-thousandths."""
 
     code: str
     asks: int
+    balance: int
 
     def cost(self, package: Package) -> int:
         """In ten-thousandths."""
@@ -43,7 +44,7 @@ class Wholesaler(NamedTuple):
         return Hop(self.code, package.package_code, self.cost(package), package.currency)
 
 
-FIRST, SECOND = Wholesaler("northlink", 61), Wholesaler("globecell", 70)
+FIRST, SECOND = Wholesaler("northlink", 61, 41_827_500), Wholesaler("globecell", 70, 9_340_000)
 ALL = (FIRST, SECOND)
 
 
@@ -75,7 +76,7 @@ class RtServer:
         self._cancelled: set[str] = set()
         self._suspended: set[str] = set()
         self._operations: Mapping[str, Callable[[Wholesaler, Mapping[str, Any]], Any]] = {
-            "balance/query": lambda _, __: {"balance": _BALANCE, "currencyCode": "USD"},
+            "balance/query": lambda wholesaler, _: {"balance": wholesaler.balance, "currencyCode": "USD"},
             "package/list": self._list,
             "esim/order": self._order,
             "esim/query": lambda _, asked: {"esimList": self._found(asked)},

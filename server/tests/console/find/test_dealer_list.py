@@ -19,7 +19,12 @@ async def test_a_dealer_is_listed_with_its_turnover_last_order_and_what_waits(
     page = await see(admin, mine)
     assert "1.80 USD 998.20 USD 1 " in page and "1 top-up" in page and "never" not in page
     one = await see(admin, f"/console/dealers/{dealer.tenant_id}")
-    assert "30-day revenue 1.80 USD" in one and "1 top-up waiting" in one and "1 order , 1 eSIM" in one
+    assert (
+        "30-day revenue 1.80 USD" in one
+        and "1 top-up waiting" in one
+        and "Orders 1 last" in one
+        and "eSIMs 1 none refunded" in one
+    )
     rows = list(csv.DictReader((await admin.get(f"/console/dealers.csv?q={dealer.tenant_id}")).text.splitlines()))
     assert [(row["revenue30Days"], row["balance"]) for row in rows] == [("1.80", "998.20")]
 

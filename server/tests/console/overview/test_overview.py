@@ -43,7 +43,7 @@ async def quiet(postgres: str, template: str) -> AsyncIterator[Service]:
 async def incidents(browser: Browser, path: str = "/console") -> str:
     """What stands in the list of incidents."""
     page = re.sub(" (?=[,.:])", "", await see(browser, path))
-    page = page[page.index(" All clear" if " All clear" in page else " worst first") :]
+    page = page[page.index(" All clear" if " All clear" in page else " Worst first") :]
     return page[: page.index(" 24 h ")]
 
 

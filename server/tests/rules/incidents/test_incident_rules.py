@@ -300,8 +300,8 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
         (
             Own(ending=[Ending(date(2026, 11, 30), 1), Ending(date(2026, 12, 1), 12)]),
             [
-                "1 plan ends on 30 Nov 2026: a recharge before then keeps the eSIM in use",
-                "12 plans end on 1 Dec 2026: a recharge before then keeps the eSIM in use",
+                "1 plan ends on 30 Nov 2026: recharge where the package allows it, or sell another eSIM",
+                "12 plans end on 1 Dec 2026: recharge where the package allows it, or sell another eSIM",
             ],
         ),
         (Own(refused=12), ["12 API calls were refused in the last 24 hours"]),

@@ -14,6 +14,7 @@ from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
 from dealer_server.console.shared.rendering import indented, many
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.timeline import event_text
 from dealer_server.console.shared.webhook_headers import webhook_headers
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import endpoint as webhook
@@ -122,6 +123,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         more_failed=failed > MOST_RESENT,
         pages=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery"),
         events=EVENTS,
+        event_text=event_text,
         status=params.one_of(context.query, "status", tuple(FILTERS)) or "",
         dates=dates.of(context, WEBHOOKS),
         filtered=any(context.query.get(name) for name in ("order", "event", "status", "from", "to")),

@@ -137,6 +137,7 @@ def _purchases(history: History) -> Iterator[Event]:
 
 
 _CALL_TITLES = {"ALLOCATE": "was asked for an eSIM", "PROBE": "was asked for the outcome"}
+_QUERY_TITLE = "was asked whether it is ready"  # what an order there brought
 _RECHARGE_TITLES = _CALL_TITLES | {"ALLOCATE": "was asked for the recharge"}
 
 
@@ -150,7 +151,8 @@ def _calls(history: History) -> Iterator[Event]:
         if call.answered_at is not None:
             facts.append(("took", duration_text((call.answered_at - call.sent_at).total_seconds())))
         asked = not (call.outcome or "").startswith("SKIPPED")
-        title = f"{call.supplier} {titles.get(call.kind, call.kind) if asked else 'was not asked'}"
+        words = _QUERY_TITLE if call.step == "QUERY" else titles.get(call.kind, call.kind)
+        title = f"{call.supplier} {words if asked else 'was not asked'}"
         state = (call.outcome or "answered") if call.answered_at else "NO_ANSWER"
         yield Event(call.sent_at, "link", title, state, call.message or "", facts)
 

@@ -84,7 +84,7 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
               for key, at in own.secrets]  # fmt: skip
     found += [
         Incident("PLANS", "", "note", f"{many(one.plans, 'plan')} end{'s' * (one.plans == 1)} on {dates.day(one.day)}",
-                 detail="a recharge before then keeps the eSIM in use")
+                 detail="recharge where the package allows it, or sell another eSIM")
         for one in own.ending
     ]  # fmt: skip
     if own.topups:

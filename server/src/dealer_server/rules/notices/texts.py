@@ -183,7 +183,7 @@ def _plans_ending(data: Mapping[str, Any]) -> Text:
     more = [("And", f"{count - len(plans):,} more")] if count > len(plans) else []
     return Text(
         f"{count:,} plan{'s end' if count > 1 else ' ends'} on {_day(data['date'])}",
-        "Data stops when a plan ends. A recharge before then keeps the eSIM in use.",
+        "Data stops when a plan ends. A recharge before then keeps an eSIM in use, where its package allows one.",
         [
             *((f"eSIM {plain(one['profileId'])} (ICCID …{plain(one['iccid'])[-4:]})", _ending(one)) for one in plans),
             *more,

@@ -1,5 +1,6 @@
 """What is wrong and what waits for a decision, worst first; then how sales go in a period."""
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -19,12 +20,13 @@ from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import overview as console_overview
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.orders import OrderFilter
-from dealer_server.store.console.suppliers import OpenPurchases
+from dealer_server.store.console.suppliers import OpenPurchases, SupplierRow
 
 OVERVIEW = "/console"
 RANGE_TEXTS = {"24h": "24 h", "7d": "7 days", "30d": "30 days", "custom": "Custom"}
 SAMPLE = 200
 LATEST = 8
+_ILL = ("DOWN", "DEGRADED")
 
 
 class DeliveryTimes(NamedTuple):
@@ -65,7 +67,8 @@ async def overview(context: RequestContext) -> Html:
         duration_text=duration_text,
         latest=latest.rows,
         in_review=in_review,
-        suppliers=[(row, _under_way([one for one in open_purchases if one.supplier == row.code])) for row in suppliers],
+        suppliers=suppliers,
+        queues=_queues(suppliers, open_purchases, health),
     )
 
 
@@ -74,6 +77,14 @@ def chosen_period(context: RequestContext) -> Period:
     chosen: Range | None = params.one_of(context.query, "range", RANGES)
     first, last = params.day(context.query, "from"), params.day(context.query, "to")
     return period("24h" if chosen is None else chosen, first, last, context.now)
+
+
+def _queues(
+    suppliers: Sequence[SupplierRow], open_purchases: Sequence[OpenPurchases], health: Mapping[str, str]
+) -> list[tuple[SupplierRow, list[tuple[str, str, int]]]]:
+    """Suppliers that work on something, or do not work as they should."""
+    found = [(row, _under_way([one for one in open_purchases if one.supplier == row.code])) for row in suppliers]
+    return [(row, parts) for row, parts in found if parts or row.status == "PAUSED" or health.get(row.code) in _ILL]
 
 
 def _under_way(parts: list[OpenPurchases]) -> list[tuple[str, str, int]]:
