@@ -5,6 +5,7 @@ and the second did; of orders that failed, neither.
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
+from typing import NamedTuple
 
 from dealer_server.dev import wholesalers
 from dealer_server.dev.wholesalers import FIRST, SECOND, Wholesaler
@@ -20,69 +21,62 @@ NONE_LEFT = 0.04
 REFUSED, REFUSAL = "REJECTED OUT_OF_STOCK", "OUT_OF_STOCK: 200011 Insufficient profiles"
 
 
+class _Attempt(NamedTuple):
+    """To buy one eSIM at one supplier; `position` counts those of the eSIM from 0."""
+
+    tenant_id: int
+    past: PastOrder
+    profile: Profile
+    package: Package
+    position: int
+    by: Wholesaler
+
+    @property
+    def begun(self) -> datetime:
+        return identity.created_at(self.past.order.order_id) + timedelta(milliseconds=40 + 160 * self.position)
+
+
 def purchases(tenant_id: int, orders: Sequence[PastOrder], packages: Mapping[str, Package]) -> Iterator[PastPurchase]:
     for past in orders:
         package, chance = packages[past.order.items[0].package_code], Random(f"purchases of {past.order.order_id}")
         none_left = past.delivered_at is None or chance.random() < NONE_LEFT
         for profile in past.order.profiles:
+            first = _Attempt(tenant_id, past, profile, package, 0, FIRST)
+            second = first._replace(position=1, by=SECOND)
             if none_left:
-                yield _refused(tenant_id, past, profile, package, 0, FIRST, chance)
+                yield _refused(first, chance)
             if past.delivered_at is not None:
-                made_by = SECOND if none_left else FIRST
-                yield _made(tenant_id, past, profile, package, int(none_left), made_by, past.delivered_at, chance)
+                yield _made(second if none_left else first, past.delivered_at, chance)
             else:
-                yield _refused(tenant_id, past, profile, package, 1, SECOND, chance)
+                yield _refused(second, chance)
 
 
-def _refused(
-    tenant_id: int, past: PastOrder, profile: Profile, package: Package, position: int, by: Wholesaler, chance: Random
-) -> PastPurchase:
-    begun = identity.created_at(past.order.order_id) + timedelta(milliseconds=40 + 160 * position)
-    call = PastCall("", begun, begun + _took(chance), REFUSED)
-    return _purchase(tenant_id, past, profile, package, position, by, [call])._replace(reason=REFUSAL)
+def _refused(attempt: _Attempt, chance: Random) -> PastPurchase:
+    call = PastCall("", attempt.begun, attempt.begun + _took(chance), REFUSED)
+    return _purchase(attempt, [call])._replace(reason=REFUSAL)
 
 
-def _made(
-    tenant_id: int,
-    past: PastOrder,
-    profile: Profile,
-    package: Package,
-    position: int,
-    by: Wholesaler,
-    delivered_at: datetime,
-    chance: Random,
-) -> PastPurchase:
-    begun = identity.created_at(past.order.order_id) + timedelta(milliseconds=40 + 160 * position)
-    asked_at = max(begun + _took(chance), delivered_at - _took(chance))
+def _made(attempt: _Attempt, delivered_at: datetime, chance: Random) -> PastPurchase:
+    asked_at = max(attempt.begun + _took(chance), delivered_at - _took(chance))
     calls = [
-        PastCall("", begun, begun + _took(chance), "PENDING"),
+        PastCall("", attempt.begun, attempt.begun + _took(chance), "PENDING"),
         PastCall("QUERY", asked_at, max(asked_at, delivered_at), "DONE"),
     ]
-    reference = wholesalers.past_order_no(profile.profile_id)
-    return _purchase(tenant_id, past, profile, package, position, by, calls)._replace(
-        state="DONE", reference=reference, iccid=profile.iccid
-    )
+    reference = wholesalers.past_order_no(attempt.profile.profile_id)
+    return _purchase(attempt, calls)._replace(state="DONE", reference=reference, iccid=attempt.profile.iccid)
 
 
-def _purchase(
-    tenant_id: int,
-    past: PastOrder,
-    profile: Profile,
-    package: Package,
-    position: int,
-    by: Wholesaler,
-    calls: Sequence[PastCall],
-) -> PastPurchase:
-    order_id = past.order.order_id
+def _purchase(attempt: _Attempt, calls: Sequence[PastCall]) -> PastPurchase:
+    order_id, profile_id, package = attempt.past.order.order_id, attempt.profile.profile_id, attempt.package
     return PastPurchase(
-        tenant_id=tenant_id,
-        profile_id=profile.profile_id,
-        position=position,
+        tenant_id=attempt.tenant_id,
+        profile_id=profile_id,
+        position=attempt.position,
         order_id=order_id,
-        unit_key=unit_key(order_id, 0, profile.profile_id - order_id + 1),
-        supplier=by.code,
+        unit_key=unit_key(order_id, 0, profile_id - order_id + 1),
+        supplier=attempt.by.code,
         sku=package.package_code,
-        cost=by.cost(package),
+        cost=attempt.by.cost(package),
         currency=package.currency,
         state="REJECTED",
         reference=None,

@@ -109,7 +109,7 @@ class RtServer:
             return {"success": False, "errorCode": code, "errorMsg": message, "obj": None}
 
     def _list(self, wholesaler: Wholesaler, asked: Mapping[str, Any]) -> Any:
-        """Eight fields of each package; none recharges another."""
+        """What they sell, or the price of one package; nothing recharges another."""
         if asked.get("type") == "TOPUP":
             return {"packageList": []}
         wanted = asked.get("packageCode")

@@ -68,7 +68,7 @@ class Own(NamedTuple):
 def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
     """For the dealer itself; rejections before other answers."""
     failed, refunds = own.failed, own.refunds
-    found = [*_closed(dealer, own=True), *(_money(dealer, own=True) or _lasts(own.days_left))]
+    found = [*_closed(dealer, own=True), *(list(_money(dealer, own=True)) or _lasts(own.days_left))]
     if failed:
         several = f"{many(failed, 'order', FAILED_COUNTED)} failed and {'is' if failed == 1 else 'are'} not refunded"
         found.append(Incident("FAILED", "", "fault", several))
@@ -136,11 +136,7 @@ def _closed(dealer: Dealer, own: bool) -> Iterator[Incident]:
         yield Incident("CREDENTIALS", subject, "fault", text, detail="every call is refused")
 
 
-def _money(dealer: Dealer, own: bool) -> list[Incident]:
-    return [*_of_wallet(dealer, own)]
-
-
-def _of_wallet(dealer: Dealer, own: bool) -> Iterator[Incident]:
+def _money(dealer: Dealer, own: bool) -> Iterator[Incident]:
     subject, whose = str(dealer.tenant_id), "Your wallet" if own else "The wallet"
     left = money.shown(dealer.available, dealer.currency)
     if dealer.frozen:
