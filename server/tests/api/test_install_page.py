@@ -123,6 +123,8 @@ async def test_usage_and_times_are_shown_of_an_esim_in_use(dealer: ApiClient):
     text = html.unescape(page)
     assert "384\N{NO-BREAK SPACE}MB of 1\N{NO-BREAK SPACE}GB used" in text and "640\N{NO-BREAK SPACE}MB left" in text
     assert 'max="100" value="37"' in page
+    end = datetime.fromisoformat(used["planUseEndTime"])
+    assert texts("en").days_left((end - datetime.now(UTC)).days) in text and "Data per day" not in text, "of one day"
     assert f'datetime="{used["planUseEndTime"]}"' in page and f'datetime="{used["planUseStartTime"]}"' in page
     french = html.unescape(await page_of(dealer, order, Accept_Language="fr"))
     assert "384\N{NO-BREAK SPACE}Mo utilisés sur 1\N{NO-BREAK SPACE}Go" in french

@@ -355,6 +355,10 @@ async def test_a_long_statement_comes_whole_and_by_time(service: Service, people
             "SELECT created_at FROM ledger_entry WHERE tenant_id = $1 AND version = 700", dealer.tenant_id
         )
         assert await console_dealer.version_at(connection, dealer.tenant_id, at, 1501) == 700
+        times = [at - timedelta(days=2), *(at + timedelta(seconds=past) for past in (0, 1, 61, 10**7))]
+        held = await console_dealer.balances(connection, dealer.tenant_id, times, 1501)
+        assert held == [0, 10_000_000 + 698 * 10_000, *(10_000_000 + n * 10_000 for n in (699, 700, 1500))]
+        assert await console_dealer.balances(connection, dealer.tenant_id + 1, times[:1], 0) == [0], "no entries"
     rows = list(csv.DictReader(io.StringIO(await people["finance"].get("/console/wallet/statement.csv"))))
     assert [int(row["entryNo"]) for row in rows] == list(range(1501, 0, -1))
 

@@ -1,7 +1,8 @@
 """What reports and time make of a profile. Pure: profiles, lives and reports in, profiles and lives out."""
 
 import itertools
-from datetime import UTC, datetime, timedelta
+import random
+from datetime import UTC, date, datetime, timedelta
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.lifecycle import lifecycle as life
+from dealer_server.rules.lifecycle.daily_usage import MOST_DAYS, by_day
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle
 from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.orders import snapshot
@@ -351,3 +353,30 @@ def test_nothing_moves_back(reports: list[Report]):
         assert profile.data_usage_bytes >= before.data_usage_bytes and profile.activated >= before.activated
         assert (profile.plan_use_status == "NOT_STARTED") <= (profile.data_usage_bytes == 0)
         assert (profile.lifecycle_status == "ACTIVATED") == profile.activated
+
+
+# Usage by day
+
+
+@given(st.lists(st.tuples(st.integers(0, 40 * DAY), st.integers(0, 2 * GB)), max_size=12), st.randoms())
+def test_the_order_of_reports_does_not_change_usage_by_day(reports: list[tuple[int, int]], chance: random.Random):
+    counts = told(*(used(size, seconds) for seconds, size in reports))[1].daily_usage
+    chance.shuffle(reports)
+    assert told(*(used(size, seconds) for seconds, size in reports))[1].daily_usage == counts
+    assert sum(day.used for day in by_day(counts)) == max((size for _, size in reports), default=0)
+
+
+def test_days_without_a_report_used_nothing_and_the_next_plan_counts_on():
+    first, third, fourth = date(2026, 11, 20), date(2026, 11, 22), date(2026, 11, 23)
+    counts = told(used(5, 60), used(9, 3600), used(20, 2 * DAY), used(19, 2 * DAY + 60), used(26, 3 * DAY))[1]
+    assert counts.daily_usage == ((first, 9), (third, 20), (fourth, 26))
+    assert [day.used for day in by_day(counts.daily_usage)] == [9, 0, 11, 6]
+
+
+def test_the_newest_days_are_kept():
+    counts = told(*(used(size, size * DAY) for size in range(1, 100)))[1].daily_usage
+    assert len(counts) == MOST_DAYS and counts[-1][1] == 99
+    assert {day.used for day in by_day(counts)} == {1}, "the first only says how much was used before"
+    sparse = told(used(3), used(7, 300 * DAY))[1].daily_usage
+    assert len(by_day(sparse)) == MOST_DAYS and by_day(sparse)[-1].used == 4
+    assert by_day(()) == []

@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import NamedTuple
 
+import msgspec
+
 from dealer_server.dev import wholesalers
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.delivery.delivery import Codes, Failed
-from dealer_server.rules.lifecycle import lifecycle
+from dealer_server.rules.lifecycle import daily_usage, lifecycle
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle
 from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.orders import identity
@@ -150,7 +152,7 @@ def _used(past: PastOrder, package: Package, chance: Random, now: datetime) -> P
         after = delivery.with_profiles(order, {profile.profile_id: profile}, at)
         if after is not order:
             told.append(Told("DELIVERY_UPDATED", after, at))
-        order, lives[profile.profile_id] = after, life
+        order, lives[profile.profile_id] = after, _with_days(life, profile, at)
     reported = {profile.profile_id: at for at, profile, _ in states}
     return past._replace(order=order, lives=lives, told=told, reported=reported)
 
@@ -162,6 +164,20 @@ def _states(profile: Profile, life: Lifecycle, reports: Sequence[Report], now: d
     over = lifecycle.over_at(profile, life)
     if over is not None and over <= now:
         yield _State(over, *lifecycle.by_time(profile, life, over))
+
+
+def _with_days(life: Lifecycle, profile: Profile, last: datetime) -> Lifecycle:
+    """With what was used on the days until its last report, some more and some less."""
+    began, used = profile.plan_use_start_at, profile.data_usage_bytes
+    counts, chance = life.daily_usage, Random(profile.profile_id)
+    if began is None or not used or began >= last:
+        return life
+    midnight = began.replace(hour=23, minute=59, second=0, microsecond=0)
+    while midnight < last:
+        share = (midnight - began + chance.uniform(-0.4, 0.4) * DAY) / (last - began)
+        counts = daily_usage.counted(counts, midnight, int(used * min(max(share, 0.01), 1)))
+        midnight += DAY
+    return msgspec.structs.replace(life, daily_usage=counts)
 
 
 def _reports(delivered_at: datetime, package: Package, chance: Random, now: datetime) -> list[Report]:

@@ -87,6 +87,9 @@ async def run(
         database.stop()
 
 
+TOPUP_INSTRUCTIONS = r"Made-up Bank, eSIM Dealer Ltd\nIBAN GB00 TEST 0000 0000 0000 00, BIC TESTGB2L"
+
+
 def _settings(folder: Path, dsn: str, port: int, speed: float | None) -> Settings:
     return settings.read(
         DATABASE_URL=dsn,
@@ -98,6 +101,7 @@ def _settings(folder: Path, dsn: str, port: int, speed: float | None) -> Setting
         webhook_allow_loopback=True,
         mailbox=True,
         supplier_speed=speed,
+        topup_instructions=TOPUP_INSTRUCTIONS,
         usage_event_seconds=0,  # in a trial nobody should wait for an event
     )
 

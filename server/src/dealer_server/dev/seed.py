@@ -16,6 +16,7 @@ from dealer_server.dev import calls, catalogue, history, lives, payments, price_
 from dealer_server.dev.history import Dealer
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
+from dealer_server.operations.tenants.brand import BrandChange, set_brand_within
 from dealer_server.operations.tenants.create import create_within
 from dealer_server.operations.tenants.set_terms import Terms
 from dealer_server.rules.catalogue.package import Package
@@ -36,6 +37,8 @@ from dealer_server.store.wallets.topup import Topup
 
 DEMO_STOCK = "DEMO-STOCK"
 DEMO_CODES = 1_000
+DEMO_BRAND = BrandChange(name="Demo Travel", colour="#0f6e66", support_email="help@demo-travel.example",
+                         support_phone="+44 20 7946 0123")  # fmt: skip
 DEMO_TERMS = Terms(qps=100, manages_keys=True, edits_ip_allow=True)
 
 
@@ -103,6 +106,8 @@ async def _with_past(
     orders = [lives.lived(order, number, now) for number, order in enumerate(sold, 1)]
     begun, topups = payments.payments(dealer, orders, now)
     made = await _create(connection, opened, dealer, orders, begun)
+    if dealer is history.DEMO:
+        await set_brand_within(connection, made.tenant_id, DEMO_BRAND, "dev")
     entries = await past_orders.write(connection, keys, made.tenant_id, orders, topups, since)
     return made._replace(entries=entries, topups=topups)
 

@@ -208,6 +208,7 @@ def _pages(shared: SharedParts, served: tuple[Route[Any, Any], ...]) -> Callable
         shared.data_keys,
         lambda: shared.cache.catalogue,
         shared.links,
+        shared.clock.now,
     )
     pages = unsigned_pages(document, code_of, drawing.svg, drawing.png, shared.health.not_ready, install_page)
     return with_docs(pages, DocsApp(lambda: msgspec.json.decode(document()), shared.settings), is_docs)

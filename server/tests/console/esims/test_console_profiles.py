@@ -7,12 +7,15 @@ import re
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 
+from dealer_server.api.install_page.texts import texts
 from dealer_server.console.shared import words
+from dealer_server.rules import dates
 from dealer_server.rules.esim import qr
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import profiles, regions
@@ -20,6 +23,7 @@ from dealer_server.store.console.profiles import ProfileFilter
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import acts, does, fill, see
+from support.money.recharges import advance
 from support.money.refunds import bought, query, refund, settled
 from support.money.refunds import profiles as profiles_of
 from support.patience import PATIENCE
@@ -439,3 +443,28 @@ async def test_a_delivery_from_stock_stands_in_every_history(service: Service, d
             assert "elivered from stock" in await see(admin, path)
             page = await see(clerk, path)
             assert re.search("(eSIM [0-9]+: d|D261?[0-9]+ D)elivered", page)
+
+
+async def test_data_by_day_is_shown_to_operator_dealer_and_buyer(service: Service, dealer: ApiClient, admin: Browser):
+    order = await bought(dealer)
+    await advance(dealer, order, "START")
+    profile = profiles_of(await query(dealer, order))[0]
+    path = f"/console/profiles/{profile['profileId']}"
+    assert "Data by day" not in await see(admin, path), "nothing was used yet"
+    first, second, third = (datetime.now(UTC).date() - timedelta(days=ago) for ago in (5, 4, 3))
+    async with service.database.connection() as connection:  # two reports of earlier days
+        await connection.execute(
+            "UPDATE profile_life SET daily_usage = $3::jsonb WHERE tenant_id = $1 AND profile_id = $2",
+            int(dealer.tenant_id),
+            int(profile["profileId"]),
+            json.dumps([[first.isoformat(), 1 << 20], [third.isoformat(), 4 << 20]]),
+        )
+    await advance(dealer, order, "USE", dataUsageBytes=6 << 20)  # goes on from there
+    page = await see(admin, path)
+    for day, used in ((first, "1 MB"), (second, "0"), (third, "3 MB")):
+        assert f"{dates.day(day)} {used} " in page, (day, page)
+    assert "so far 2 MB" in page
+    async with signed_in(service, "admin", dealer.tenant_id) as clerk:
+        assert f"{dates.day(third)} 3 MB" in await see(clerk, path)
+    install = (await dealer.http.get(profile["installPageUrl"])).text
+    assert "Data per day" in install and f"{texts('en').day(third)}: 3\N{NO-BREAK SPACE}MB" in install

@@ -65,7 +65,7 @@ def _render(template: str, text: Texts, brand: Brand, **fields: Any) -> Rendered
 
 
 def _chips(of: InstallPage, text: Texts) -> list[str]:
-    days = text.days(of.days) if of.days else ""
+    days = text.days(of.period) if of.period else ""
     return [chip for chip in (of.place, _volume(of, text), days) if chip]
 
 

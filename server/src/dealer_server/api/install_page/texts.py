@@ -3,7 +3,7 @@
 import functools
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
 from dealer_server.rules.install.languages import Language
@@ -33,12 +33,17 @@ class Texts:
 
     def time(self, at: datetime) -> str:
         """28 May 2027, 14:03 UTC."""
-        month = self("months").split()[at.month - 1]
-        day = self("date", day=at.day, month=month, year=at.year)
-        return f"{day}, {at:%H:%M} UTC"
+        return f"{self.day(at)}, {at:%H:%M} UTC"
 
     def days(self, count: int) -> str:
         return self("day_one" if count == 1 else "day_other", count=count)
+
+    def days_left(self, count: int) -> str:
+        return self(("days_left_none", "days_left_one")[count] if count < 2 else "days_left_other", count=count)
+
+    def day(self, at: date) -> str:
+        """28 May 2027."""
+        return self("date", day=at.day, month=self("months").split()[at.month - 1], year=at.year)
 
 
 @functools.cache

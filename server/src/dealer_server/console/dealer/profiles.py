@@ -24,6 +24,7 @@ from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.read_sms import read_sms
 from dealer_server.rules.esim import qr
 from dealer_server.rules.install.stage import begin_by
+from dealer_server.rules.lifecycle.daily_usage import by_day
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Order
@@ -33,6 +34,7 @@ from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console.profiles import ProfileFilter, ProfileRow
 from dealer_server.store.notices import buyer_mails
 from dealer_server.store.orders import listing
+from dealer_server.store.profiles import daily_usage
 from esim_dealer.wire import calls
 
 LATEST_SMS = 10
@@ -91,6 +93,7 @@ async def show_profile(context: RequestContext) -> Html:
         mailed = await buyer_mails.of_profile(connection, *named, LATEST_MAILS)
         history = await timeline.load_esim(connection, order, view.profile.profile_id)
         remark = await console_orders.remark(connection, context.tenant_id, order.order_id)
+        counts = await daily_usage.of_profile(connection, *named)
     plans = await plans_of(context, *named)
     waits = suspension.asked is not None or any(plan.status == "PENDING" for plan, _ in plans)
     return Html(
@@ -99,6 +102,7 @@ async def show_profile(context: RequestContext) -> Html:
         moving=waits or is_moving(context, order),
         in_review=bool(in_review),
         reported=item.supplier != STOCK,
+        days=by_day(counts),
         package=package,
         begin_by=begin_by(view.profile, order.order_id, package),
         plans=plans,

@@ -18,7 +18,8 @@ from dealer_server.operations.topups import request as topup_requests
 from dealer_server.rules.notices.low_balance import PERCENTS, limits
 from dealer_server.rules.refusal import ParameterEmpty, ParameterInvalid
 from dealer_server.rules.reports import recent
-from dealer_server.rules.reports.period import day_of
+from dealer_server.rules.reports.balance_curve import curve
+from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.store.console import dealer, orders
 from dealer_server.store.reports import report
 from dealer_server.store.reports.report import Filter
@@ -47,20 +48,27 @@ async def wallet(context: RequestContext) -> Html:
         topped_up = await ledger.balance_after_topup(connection, tenant_id)
         today = day_of(context.now)
         days = await report.by_day(connection, Filter(recent.compared(today), tenant_id))
+        shown = recent.shown(today).days
+        ends = [start_of(day) for day in shown[1:]]
+        balances = await dealer.balances(connection, tenant_id, ends, wallet.version)
     spent = recent.recent(days, wallet.currency, today)
+    low_limits = limits(topped_up, wallet.currency) if topped_up else ()
     return Html(
         wallet=wallet,
         days_left=recent.days_left(wallet.available, spent),
         pace_days=recent.PACE_DAYS,
         spent=spent.total.revenue,
         version=versions.version_of(texts({"lowBalanceThreshold": terms["lowBalanceThreshold"]})),
+        curve=curve(
+            shown, [*balances, wallet.balance], wallet.low_balance_threshold or (low_limits[0] if low_limits else 0)
+        ),
         statement=entries,
         dates=dates.of(context, WALLET),
         packages=packages,
         references=references,
         waiting=waiting,
         percents=PERCENTS,
-        low_limits=limits(topped_up, wallet.currency) if topped_up else (),
+        low_limits=low_limits,
         topups=topups.rows,
         entry_types=statement.ENTRY_TYPES,
         pay_methods=PAY_METHODS,

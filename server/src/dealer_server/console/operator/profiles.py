@@ -23,6 +23,7 @@ from dealer_server.operations.profiles.read_sms import SmsText, reveal_sms
 from dealer_server.operations.profiles.reveal_activation_code import reveal_activation_code
 from dealer_server.operations.profiles.suspend import Offer
 from dealer_server.rules.esim import activation_code, qr
+from dealer_server.rules.lifecycle.daily_usage import DayUsage, by_day
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Profile
 from dealer_server.rules.refunds.refund import refuse
@@ -67,6 +68,10 @@ class ProfileView(NamedTuple):
     @property
     def reported(self) -> bool:
         return self.item.supplier != STOCK
+
+    @property
+    def days(self) -> list[DayUsage]:
+        return by_day(self.life.daily_usage) if self.life else []
 
     @property
     def voidable(self) -> bool:

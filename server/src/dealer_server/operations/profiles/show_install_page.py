@@ -15,10 +15,11 @@ from dealer_server.rules.brand.brand import Brand
 from dealer_server.rules.catalogue.package import Package, sold_by_day
 from dealer_server.rules.esim import activation_code
 from dealer_server.rules.esim.activation_code import ActivationCode
-from dealer_server.rules.install.stage import Stage, begin_by, stage
+from dealer_server.rules.install.stage import Stage, begin_by, days_left, stage
+from dealer_server.rules.lifecycle.daily_usage import Counts, DayUsage, by_day
 from dealer_server.rules.orders import install_token, plans, snapshot
 from dealer_server.rules.orders.snapshot import Links
-from dealer_server.store.profiles import install
+from dealer_server.store.profiles import daily_usage, install
 from dealer_server.store.profiles.install import Installable
 from esim_dealer.wire.snapshot import InstallUrls
 from esim_dealer.wire.vocabulary import ActivationType, PlanStatus
@@ -45,9 +46,11 @@ class ShownPlan(NamedTuple):
 
 
 class InstallPage(NamedTuple):
-    """codes: while it can be installed, else None. name: of its package; place, days, apn, activation_type: "" or
-    None where the package is not known any more. total_bytes: None where its supplier reports none, or it is unlimited;
-    used_bytes: None where it reports none. begin_by: when it expires unused. plans: () until it was recharged."""
+    """codes: while it can be installed, else None. name: of its package; place, period (in days), apn, activation_type:
+    "" or None where the package is not known any more. total_bytes: None where its supplier reports none, or it is
+    unlimited; used_bytes: None where it reports none. begin_by: when it expires unused. days_left: whole days until its
+    plan ends, while it is in use. days: what was used on each day, as far as it is known. plans: () until it was
+    recharged."""
 
     stage: Stage
     suspended: bool
@@ -57,7 +60,7 @@ class InstallPage(NamedTuple):
     place: str
     volume_bytes: int | None
     by_day: bool
-    days: int | None
+    period: int | None
     apn: str
     activation_type: ActivationType | None
     total_bytes: int | None
@@ -65,12 +68,19 @@ class InstallPage(NamedTuple):
     started_at: datetime | None
     ends_at: datetime | None
     begin_by: datetime | None
+    days_left: int | None
+    days: Sequence[DayUsage]
     plans: Sequence[ShownPlan]
     brand: Brand
 
 
 async def install_page(
-    database: Database, data_keys: DataKeys, catalogue: Callable[[], Catalogue], links: Links, text: str
+    database: Database,
+    data_keys: DataKeys,
+    catalogue: Callable[[], Catalogue],
+    links: Links,
+    now: Callable[[], datetime],
+    text: str,
 ) -> InstallPage | None:
     """`text`: what follows /i/. A wrong token and an unknown profile give the same answer, None."""
     token = install_token.parse(text)
@@ -78,12 +88,16 @@ async def install_page(
         return None
     async with database.connection() as connection:
         found = await install.find(connection, token.tenant_id, token.profile_id, data_keys)
+        in_use = found is not None and stage(found.profile) in ("ACTIVE", "ENDED")
+        counts = await daily_usage.of_profile(connection, token.tenant_id, token.profile_id) if in_use else ()
     expected = (found.profile.qr_token if found else None) or _NO_TOKEN
     fits = hmac.compare_digest(expected.encode(), token.qr_token.encode())
-    return _shown(found, token.tenant_id, catalogue(), links) if found and fits else None
+    return _shown(found, counts, token.tenant_id, catalogue(), links, now()) if found and fits else None
 
 
-def _shown(found: Installable, tenant_id: int, catalogue: Catalogue, links: Links) -> InstallPage:
+def _shown(
+    found: Installable, counts: Counts, tenant_id: int, catalogue: Catalogue, links: Links, now: datetime
+) -> InstallPage:
     profile, item = found.profile, found.item
     package = catalogue.package(item.package_code)
     known = snapshot.profile(profile, item, tenant_id, links)
@@ -98,7 +112,7 @@ def _shown(found: Installable, tenant_id: int, catalogue: Catalogue, links: Link
         place=package.location_name if package else "",
         volume_bytes=package.data_bytes if package else None,
         by_day=package is not None and sold_by_day(package.data_type),
-        days=_days(package, item.period_num) if package else None,
+        period=_period(package, item.period_num) if package else None,
         apn=package.apn if package else "",
         activation_type=package.activation_type if package else None,
         total_bytes=None if used is None else profile.data_total_bytes,
@@ -106,6 +120,8 @@ def _shown(found: Installable, tenant_id: int, catalogue: Catalogue, links: Link
         started_at=profile.plan_use_start_at,
         ends_at=profile.plan_use_end_at,
         begin_by=begin_by(profile, found.order_id, package),
+        days_left=days_left(profile, now),
+        days=by_day(counts),
         plans=_plans(found, catalogue),
         brand=found.brand,
     )
@@ -116,8 +132,8 @@ def _codes(found: Installable, links: InstallUrls | None) -> Codes | None:
     return None if text is None or links is None else Codes(activation_code.parse(text), links)
 
 
-def _days(package: Package, period_num: int) -> int:
-    """How long its plan lasts."""
+def _period(package: Package, period_num: int) -> int:
+    """How many days its plan lasts."""
     return period_num if sold_by_day(package.data_type) else package.duration
 
 

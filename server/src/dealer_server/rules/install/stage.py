@@ -37,6 +37,13 @@ def begin_by(profile: Profile, order_id: int, package: Package | None) -> dateti
     return identity.created_at(order_id) + timedelta(days=package.unused_valid_days)
 
 
+def days_left(profile: Profile, now: datetime) -> int | None:
+    """Whole days until the plan in use ends; None where none is in use, or its end is not known."""
+    if stage(profile) != "ACTIVE" or profile.plan_use_end_at is None:
+        return None
+    return max((profile.plan_use_end_at - now).days, 0)
+
+
 def is_downloaded(profile: Profile) -> bool:
     """A phone has it, as far as its supplier reports; its code is used up."""
     return profile.activated or is_installed(profile)

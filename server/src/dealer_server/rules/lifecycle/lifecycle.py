@@ -23,6 +23,7 @@ from typing import TypeVar
 import msgspec
 
 from dealer_server.rules.lifecycle import generations
+from dealer_server.rules.lifecycle.daily_usage import Counts, counted
 from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.orders.model import AppliedPlan, Profile
 from esim_dealer.wire.vocabulary import LifecycleStatus, PlanUseStatus
@@ -37,7 +38,7 @@ class Lifecycle(msgspec.Struct, frozen=True):
     the words shown are so; None: since the delivery, or because time made it so. ended_at: the earliest word that the
     plan is over. valid_until: when the supplier says that it will be. suspended_word_at, resumed_word_at: the latest
     words that it is suspended, and that it is not. live_status, live_at: the furthest word that does not say that it is
-    over.
+    over. daily_usage: what was reported of each day.
     """
 
     unused_until: datetime | None = None
@@ -51,6 +52,7 @@ class Lifecycle(msgspec.Struct, frozen=True):
     resumed_word_at: datetime | None = None
     live_status: str | None = None
     live_at: datetime | None = None
+    daily_usage: Counts = ()
 
 
 POLL_SECONDS, POLL_JITTER = 900.0, 0.1
@@ -109,6 +111,8 @@ def apply(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, L
     shown, known = _with_words(profile, life, present)
     if profile.cancelled:
         return shown, known
+    counts = counted(known.daily_usage, report.at, report.data_usage_bytes)
+    known = msgspec.structs.replace(known, daily_usage=counts)
     used, known = _with_suspension(*_with_use(shown, known, present, _reached(report)), report)
     if _rank(_ESIM_RANK, report.esim_status) == _VOID:
         return _cancelled(used), known

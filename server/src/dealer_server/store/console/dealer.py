@@ -270,6 +270,27 @@ async def version_at(connection: Connection, tenant_id: int, at: datetime, newes
     return low
 
 
+# By bisection too, of all moments together: after each step the newest entry before `at` is in (low, high].
+_BALANCES = """
+WITH RECURSIVE step AS (
+    SELECT at, 0::bigint AS low, $3::bigint AS high FROM unnest($2::timestamptz[]) AS at
+    UNION ALL
+    SELECT at, CASE WHEN e.created_at < at THEN e.version ELSE low END,
+        CASE WHEN e.created_at < at THEN high ELSE e.version - 1 END
+    FROM step CROSS JOIN LATERAL (SELECT version, created_at FROM ledger_entry
+        WHERE tenant_id = $1 AND version = (low + high + 1) / 2 OFFSET 0) e
+    WHERE low < high
+)
+SELECT coalesce((SELECT balance_after FROM ledger_entry WHERE tenant_id = $1 AND version = low), 0) AS balance
+FROM step WHERE low = high ORDER BY at
+"""
+
+
+async def balances(connection: Connection, tenant_id: int, times: Sequence[datetime], newest: int) -> list[int]:
+    """What the wallet held just before each of these times, the earliest first."""
+    return [row["balance"] for row in await connection.fetch(_BALANCES, tenant_id, times, newest)]
+
+
 async def packages(
     connection: Connection, tenant_id: int, order_ids: Iterable[int | None]
 ) -> dict[int, list[tuple[str, int]]]:

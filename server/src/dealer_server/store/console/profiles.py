@@ -5,11 +5,13 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.rules.lifecycle.daily_usage import Counts
 from dealer_server.rules.lifecycle.use import NEARLY_PERCENT, USES, Use
 from dealer_server.rules.search.query import FEWEST_DIGITS
 from dealer_server.store.console import pages
 from dealer_server.store.console.orders import VoidRequest, maker
 from dealer_server.store.console.pages import MAX_SCANNED, ListPage, ScanRange
+from dealer_server.store.profiles import daily_usage
 
 NEWEST = 2**53
 State = Literal[Use, "SUSPENDED", "REFUNDING", "REFUNDED", "CANCELLED", "FAILED"]
@@ -63,7 +65,8 @@ class ProfileOwner(NamedTuple):
 
 class Lifecycle(NamedTuple):
     """What is known of a delivered profile beyond what its dealer sees. `unused_until`: when it expires unless it is
-    used; `valid_until`: when its supplier says that its plan ends; `reported_at`: when its supplier last reported."""
+    used; `valid_until`: when its supplier says that its plan ends; `reported_at`: when its supplier last reported, and
+    `daily_usage` of which days."""
 
     supplier: str
     created_at: datetime
@@ -73,6 +76,7 @@ class Lifecycle(NamedTuple):
     eid: str | None
     reported_at: datetime | None
     asked_at: datetime | None
+    daily_usage: Counts
 
 
 async def list_profiles(
@@ -208,12 +212,13 @@ async def owner(connection: Connection, profile_id: int) -> ProfileOwner | None:
 async def lifecycle(connection: Connection, tenant_id: int, profile_id: int) -> Lifecycle | None:
     """None before its delivery, and for codes from stock: no supplier reports on them."""
     row = await connection.fetchrow(
-        f"SELECT {maker('l')} AS supplier, created_at, unused_until, valid_until, ended_at, eid, reported_at, asked_at"
+        f"SELECT {maker('l')} AS supplier, created_at, unused_until, valid_until, ended_at, eid, reported_at, asked_at,"
+        " daily_usage"
         " FROM profile_life l WHERE tenant_id = $1 AND profile_id = $2",
         tenant_id,
         profile_id,
     )
-    return Lifecycle(**row) if row else None
+    return Lifecycle(**{**row, "daily_usage": daily_usage.read(row["daily_usage"])}) if row else None
 
 
 async def void(connection: Connection, tenant_id: int, profile_id: int) -> VoidRequest | None:

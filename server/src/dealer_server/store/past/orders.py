@@ -13,6 +13,7 @@ from dealer_server.rules.lifecycle.lifecycle import Lifecycle
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.refunds.refund import Part
+from dealer_server.store.profiles import daily_usage
 from dealer_server.store.wallets.topup import Topup
 from esim_dealer.wire.vocabulary import EventType
 
@@ -74,7 +75,8 @@ _TABLES: Mapping[str, str] = {
     " activation_code qr_token esim_status smdp_status plan_use_status plan_use_start_at plan_use_end_at"
     " data_total_bytes data_usage_bytes updated_at",
     "profile_life": "tenant_id profile_id order_id line supplier iccid unused_until plan_seconds smdp_at esim_at"
-    " ended_at valid_until live_status live_at suspended_word_at resumed_word_at reported_at created_at due_at",
+    " ended_at valid_until live_status live_at suspended_word_at resumed_word_at daily_usage reported_at"
+    " created_at due_at",
     "refund": "tenant_id refund_id order_id scope status amount credited remark author created_at settled_at",
     "refund_line": "tenant_id refund_id profile_id line amount way status",
     "topup": " ".join(fields_of(Topup)),
@@ -175,7 +177,8 @@ def _lives(past: PastOrder) -> Rows:
         (
             one.profile_id, past.order.order_id, 0, _SIMULATED, one.iccid, life.unused_until,
             life.plan_seconds, life.smdp_at, life.esim_at, life.ended_at, life.valid_until, life.live_status,
-            life.live_at, life.suspended_word_at, life.resumed_word_at, past.reported.get(one.profile_id),
+            life.live_at, life.suspended_word_at, life.resumed_word_at, daily_usage.written(life.daily_usage),
+            past.reported.get(one.profile_id),
             past.delivered_at, lifecycle.next_due(one, life, None, timed=True),
         )
         for one in past.order.profiles

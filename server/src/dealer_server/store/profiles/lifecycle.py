@@ -18,7 +18,7 @@ from dealer_server.db.session import Session
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle, LifecycleTerms
 from dealer_server.rules.orders.model import AppliedPlan, Item, Order, Profile, generation
 from dealer_server.store.distribution.due import fetch_due
-from dealer_server.store.profiles import plans
+from dealer_server.store.profiles import daily_usage, plans
 from dealer_server.store.profiles.iccid import OF_SUPPLIER, OF_SUPPLIER_BY_NUMBER, RANK
 
 Key = tuple[int, int]
@@ -178,7 +178,7 @@ _COLUMNS = """l.tenant_id, l.profile_id, l.order_id, l.line, l.supplier, l.iccid
         WHERE r.tenant_id = l.tenant_id AND r.recharges = l.profile_id AND r.plan_mode IS NULL
         AND a.state IN ('SENT', 'PENDING', 'UNKNOWN', 'PARKED') OFFSET 0) AS recharging,
     l.unused_until, l.plan_seconds, l.smdp_at, l.esim_at, l.ended_at, l.valid_until, l.eid, l.suspended_word_at,
-    l.resumed_word_at, l.live_status, l.live_at"""
+    l.resumed_word_at, l.live_status, l.live_at, l.daily_usage"""
 # OFFSET 0: each row is looked up by its key, whatever the statistics say.
 _JOINED = """CROSS JOIN LATERAL (SELECT package_code FROM order_item i
         WHERE i.tenant_id = l.tenant_id AND i.order_id = l.order_id AND i.line = l.line OFFSET 0) i
@@ -298,25 +298,26 @@ async def record(connection: Connection | Session, written: Sequence[Written], n
         "UPDATE profile_life l SET smdp_at = new.smdp_at, esim_at = new.esim_at, ended_at = new.ended_at,"
         " valid_until = new.valid_until, eid = new.eid, suspended_word_at = new.suspended_word_at,"
         " resumed_word_at = new.resumed_word_at, plan_seconds = new.plan_seconds,"
-        " live_status = new.live_status, live_at = new.live_at,"
+        " live_status = new.live_status, live_at = new.live_at, daily_usage = new.daily_usage,"
         " due_at = new.due_at, claim = new.claim, claims = new.claims,"
         " reported_at = CASE WHEN new.reported THEN greatest($1, l.asked_at) ELSE l.reported_at END,"
         " asked_at = CASE WHEN new.asked THEN l.asked_at END"
         " FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],"
         " $7::timestamptz[], $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::bigint[],"
-        " $13::int[], $14::bool[], $15::bool[], $16::bigint[], $17::text[], $18::timestamptz[])"
+        " $13::int[], $14::bool[], $15::bool[], $16::bigint[], $17::text[], $18::timestamptz[], $19::jsonb[])"
         " AS new(tenant_id, profile_id, smdp_at, esim_at, ended_at, valid_until, eid, suspended_word_at,"
-        " resumed_word_at, due_at, claim, claims, reported, asked, plan_seconds, live_status, live_at)"
+        " resumed_word_at, due_at, claim, claims, reported, asked, plan_seconds, live_status, live_at, daily_usage)"
         " WHERE l.tenant_id = new.tenant_id AND l.profile_id = new.profile_id RETURNING 1",
         now,
         *columns(
             [
                 (*one.key, one.life.smdp_at, one.life.esim_at, one.life.ended_at, one.life.valid_until, one.life.eid,
                  one.life.suspended_word_at, one.life.resumed_word_at, one.due_at, one.claim, one.claims, one.reported,
-                 one.asked, one.life.plan_seconds, one.life.live_status, one.life.live_at)
+                 one.asked, one.life.plan_seconds, one.life.live_status, one.life.live_at,
+                 daily_usage.written(one.life.daily_usage))
                 for one in written
             ],
-            17,
+            18,
         ),
     )  # fmt: skip
     assert len(done) == len(written), "a followed profile is gone"
@@ -383,6 +384,7 @@ async def ask(connection: Connection, key: Key, now: datetime, not_since: dateti
 
 def _followed(row: asyncpg.Record) -> FollowedProfile:
     fields = dict(row)
+    fields["daily_usage"] = daily_usage.read(fields["daily_usage"])
     life = Lifecycle(**{name: fields.pop(name) for name in Lifecycle.__struct_fields__})
     fields["plans"] = plans.read(fields["plans"])
     return FollowedProfile(**fields, life=life)

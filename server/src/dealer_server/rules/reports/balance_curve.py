@@ -1,0 +1,34 @@
+"""What does the chart of a wallet show? What it held at the end of each day."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import NamedTuple
+
+from dealer_server.rules import axis
+
+SCALE = 10_000
+
+
+class Curve(NamedTuple):
+    """`balances`: at the end of each of `days`, in ten-thousandths; the last one is the present one. `low`: below which
+    the balance is low, 0 for no line. top, bottom: where the axis ends, in major units."""
+
+    days: Sequence[date]
+    balances: Sequence[int]
+    low: int
+    top: int
+    bottom: int
+
+    @property
+    def moved(self) -> bool:
+        return len(set(self.balances)) > 1
+
+    def height(self, amount: int) -> float:
+        """Of 100, from the bottom of the chart."""
+        return 100 * (amount / SCALE - self.bottom) / (self.top - self.bottom)
+
+
+def curve(days: Sequence[date], balances: Sequence[int], low: int) -> Curve:
+    top = axis.end(-(-max(0, *balances) // SCALE))
+    lowest = min(0, *balances)
+    return Curve(days, balances, low if low <= top * SCALE else 0, top, -axis.end(-(lowest // SCALE)) if lowest else 0)
