@@ -228,7 +228,7 @@ async def test_an_adjustment_has_a_reason_and_stands_in_the_statement(
 ):
     home = f"/console/dealers/{dealer.tenant_id}"
     page = await does(admin, f"{home}/adjust", direction="take", amount="12.50", reason="paid twice")
-    assert "Balance 987.50 USD View entries 30-day revenue 0.00 USD" in page, "all of it is available"
+    assert "Balance 987.50 USD View entries Revenue, 30 days 0.00 USD" in page, "all of it is available"
     assert "a reason" in await does(admin, f"{home}/adjust", direction="add", amount="1", reason=" ")
     assert "Adjust" in await see(admin, f"{home}/statement?type=ADJUST")
     rows = list(csv.DictReader(io.StringIO((await admin.get(f"{home}/statement.csv")).text)))

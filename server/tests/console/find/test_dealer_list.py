@@ -20,13 +20,42 @@ async def test_a_dealer_is_listed_with_its_turnover_last_order_and_what_waits(
     assert "1.80 USD 998.20 USD 1 " in page and "1 top-up" in page and "never" not in page
     one = await see(admin, f"/console/dealers/{dealer.tenant_id}")
     assert (
-        "30-day revenue 1.80 USD" in one
-        and "1 top-up waiting" in one
-        and "Orders 1 last" in one
-        and "eSIMs 1 none refunded" in one
+        "Revenue, 30 days 1.80 USD" in one
+        and "1 top-up waiting for review : 5.00 USD, for " in one
+        and "Orders 1 Failed All orders" in one
+        and "eSIMs sold, 30 days 1 1 in all" in one
+        and "Revenue per day, USD" in one
     )
     rows = list(csv.DictReader((await admin.get(f"/console/dealers.csv?q={dealer.tenant_id}")).text.splitlines()))
     assert [(row["revenue30Days"], row["balance"]) for row in rows] == [("1.80", "998.20")]
+
+
+async def test_an_endpoint_is_as_healthy_as_its_attempts_of_a_day(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    """One rule for the list, the dealer's page and those of webhooks: never healthy beside a degraded endpoint."""
+    await dealer.delivered((await dealer.order()).data["orderNo"])
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO webhook_endpoint (tenant_id, url, state, last_success_at) VALUES ($1, $2, 'ACTIVE', now())",
+            dealer.tenant_id,
+            "https://shop.example.com/hooks",
+        )
+        for number, error in enumerate(["STATUS", *[None] * 9], 1):
+            await connection.execute(
+                "INSERT INTO webhook_attempt (tenant_id, delivery_id, number, started_at, duration_ms, http_status,"
+                " error) VALUES ($1, 1, $2, now(), 40, 200, $3)",
+                dealer.tenant_id,
+                number,
+                error,
+            )
+    home = f"/console/dealers/{dealer.tenant_id}"
+    for page in (f"/console/dealers?q={dealer.tenant_id}", home, f"/console/webhooks/endpoints/{dealer.tenant_id}"):
+        shown = await see(admin, page)
+        assert "Degraded" in shown and "Healthy" not in shown, page
+    assert "Accepted, 24 hours 90 % of 10 attempts" in await see(admin, home)
+    rows = list(csv.DictReader((await admin.get(f"/console/dealers.csv?q={dealer.tenant_id}")).text.splitlines()))
+    assert rows[0]["webhooks"] == "Degraded"
 
 
 async def test_those_suspended_and_those_with_a_low_balance_have_tabs(

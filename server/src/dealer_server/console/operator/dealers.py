@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
 from dealer_server.console.find import choice, dates, files, tabs
+from dealer_server.console.operator.dealer_page import figures
+from dealer_server.console.operator.dealer_page.figures import ListedDealer, Sales
 from dealer_server.console.operator.incidents import findings
-from dealer_server.console.shared import keys, params, statement, uses
+from dealer_server.console.shared import keys, params, reports, statement, uses
 from dealer_server.console.shared.calls import blaming, call
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, download, page
@@ -24,15 +26,13 @@ from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.access import scopes
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.incidents.receiver import health
 from dealer_server.rules.money import money
 from dealer_server.rules.notices import low_balance
 from dealer_server.rules.orders import identity
 from dealer_server.rules.price_lists.price_list import current_cost, margin
 from dealer_server.rules.refusal import CallbackUrlRefused
 from dealer_server.rules.reports import recent
-from dealer_server.rules.reports.period import day_of
-from dealer_server.rules.reports.sums import Sums, totals
+from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.store.catalogue import price_list
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console import dealers as console_dealers
@@ -47,6 +47,7 @@ from dealer_server.store.wallets import ledger
 from dealer_server.store.wallets.ledger import Filter
 from dealer_server.store.webhooks import endpoints
 from dealer_server.store.webhooks import recent as recent_deliveries
+from dealer_server.store.webhooks.answers import Answered
 from esim_dealer.wire.calls import SetWebhook
 
 DEALERS, DEALER = "/console/dealers", "/console/dealers/{tenant_id}"
@@ -55,21 +56,21 @@ COLUMNS = ("-turnover", "name", "-balance", "-orders")
 MOST_DEALERS = 100_000
 TABS: tuple[tuple[str, Status], ...] = (("Active", "ACTIVE"), ("Suspended", "DISABLED"), ("Low balance", "LOW"))
 STATUSES: tuple[Status, ...] = get_args(Status)
-CELLS: Mapping[str, Callable[[DealerRow], str]] = {
-    "tenantId": lambda row: str(row.tenant_id),
-    "dealer": lambda row: row.name,
-    "status": lambda row: row.status,
-    "frozen": lambda row: str(row.frozen).lower(),
-    "currency": lambda row: row.currency,
-    "revenue30Days": lambda row: money.text(row.turnover, row.currency),
-    "balance": lambda row: money.text(row.balance, row.currency),
-    "creditLimit": lambda row: money.text(row.credit_limit, row.currency),
-    "orders": lambda row: str(row.order_count),
-    "esims": lambda row: str(row.profile_count),
-    "lastOrderTime": lambda row: (
-        f"{identity.created_at(row.last_order_id):%Y-%m-%dT%H:%M:%SZ}" * bool(row.last_order_id)
+CELLS: Mapping[str, Callable[[ListedDealer], str]] = {
+    "tenantId": lambda one: str(one.row.tenant_id),
+    "dealer": lambda one: one.row.name,
+    "status": lambda one: one.row.status,
+    "frozen": lambda one: str(one.row.frozen).lower(),
+    "currency": lambda one: one.row.currency,
+    "revenue30Days": lambda one: money.text(one.row.turnover, one.row.currency),
+    "balance": lambda one: money.text(one.row.balance, one.row.currency),
+    "creditLimit": lambda one: money.text(one.row.credit_limit, one.row.currency),
+    "orders": lambda one: str(one.row.order_count),
+    "esims": lambda one: str(one.row.profile_count),
+    "lastOrderTime": lambda one: (
+        f"{identity.created_at(one.row.last_order_id):%Y-%m-%dT%H:%M:%SZ}" * bool(one.row.last_order_id)
     ),
-    "webhooks": lambda row: health(row.endpoint, row.consecutive_failures, row.last_success_at),
+    "webhooks": lambda one: one.health,
 }
 """What a file has in each column, by its name."""
 LATEST_ENTRIES, LATEST_ORDERS, PEOPLE = 8, 6, 20
@@ -87,14 +88,14 @@ async def dealers(context: RequestContext) -> Html:
         counts = await console_dealers.counts(connection, text)
         everybody = await console_dealers.count_dealers(connection, text)
         total = counts[status] if status is not None else everybody
+        listed = await figures.of_rows(connection, rows[:PAGE_SIZE], context.now)
         waiting = await console_dealers.waiting(connection, [row.tenant_id for row in rows[:PAGE_SIZE]])
     drafts = await onboard.list_drafts(context.parts.database) if context.user.full_role in OPERATOR_ADMINS else []
     shown, following = min(len(rows), PAGE_SIZE), start + PAGE_SIZE if len(rows) > PAGE_SIZE else None
     presets = [(name, {"status": state}) for name, state in TABS]
     told = {name: counts[state] for name, state in TABS}
     return Html(
-        health=health,
-        dealers=rows[:PAGE_SIZE],
+        dealers=listed,
         waiting=waiting,
         pager=params.pager(context, DEALERS, following, shown=shown, word="dealer", total=total),
         order=order,
@@ -134,9 +135,10 @@ async def export_dealers(context: RequestContext) -> Download:
     """All dealers of the list, in its order; who takes the file is in the audit log."""
     await params.record_export(context, "dealers.export", None, ("q", "status"))
 
-    async def read(connection: Connection, seen: int | None, size: int) -> ListPage[DealerRow]:
+    async def read(connection: Connection, seen: int | None, size: int) -> ListPage[ListedDealer]:
         rows = await _listed(connection, context, seen or 0, size)
-        return ListPage(rows, (seen or 0) + size if len(rows) == size else None)
+        found = await figures.of_rows(connection, rows, context.now)
+        return ListPage(found, (seen or 0) + size if len(rows) == size else None)
 
     return files.download(context, "dealers", CELLS, read)
 
@@ -167,6 +169,7 @@ async def show_dealer(context: RequestContext) -> Html:
         endpoint_now = await endpoints.find(connection, tenant_id)
         prices = await console_dealers.prices(connection, tenant_id, PRICES)
         low_limits = await _low_limits(connection, dealer)
+        answered = (await figures.endpoint_answers(connection, [tenant_id], context.now)).get(tenant_id, Answered())
         own, terms = {one.package_code: one.price for one in prices}, await describe(connection, tenant_id)
         return Html(
             dealer=dealer,
@@ -180,7 +183,8 @@ async def show_dealer(context: RequestContext) -> Html:
             price_versions={code: price_version({code: own[code]}, dealer.currency) for code in own},
             price_list=await price_list.of_dealer(connection, tenant_id),
             endpoint=endpoint_now,
-            health=receiver_health(endpoint_now),
+            health=receiver_health(endpoint_now, answered.accepted, answered.attempts),
+            answered=answered,
             entries=await ledger.page(connection, tenant_id, Filter(None, None, None), latest),
             percents=low_balance.PERCENTS,
             low_limits=low_limits,
@@ -192,8 +196,8 @@ async def show_dealer(context: RequestContext) -> Html:
             counted=COUNTED,
             people=await user.listed(connection, tenant_id, limit=PEOPLE),
             most_people=PEOPLE,
-            waiting=(await console_dealers.waiting(connection, [tenant_id])).get(tenant_id),
-            sold=await _sold(connection, dealer, context.now),
+            waiting=await console_dealers.waiting_of(connection, tenant_id),
+            **_sales_fields(await figures.sales(connection, dealer, context.now), dealer),
         )
 
 
@@ -226,10 +230,16 @@ async def _low_limits(connection: Connection, dealer: Dealer) -> Sequence[int]:
     return low_balance.limits(topped_up, dealer.currency) if topped_up else ()
 
 
-async def _sold(connection: Connection, dealer: Dealer, now: datetime) -> Sums:
-    """To it in the last 30 days."""
-    wanted = report.Filter(recent.shown(day_of(now)), dealer.tenant_id)
-    return totals(await report.by_day(connection, wanted)).get(dealer.currency, Sums())
+def _sales_fields(sales: Sales, dealer: Dealer) -> dict[str, Any]:
+    """Its last 30 days as figures and as a chart."""
+    return {
+        "sales": sales,
+        "sold": sales.total,
+        "short_days": figures.SHORT_DAYS,
+        "starts": [start_of(day) for day in sales.recent.days],
+        "revenues": reports.amounts(sales.recent.sums, "revenue", dealer.currency),
+        "before": reports.chart_before(sales.recent.before, dealer.currency),
+    }
 
 
 async def load(context: RequestContext) -> Dealer:

@@ -261,6 +261,7 @@ def _add_names(made: Environment) -> None:
         "hanging": hanging,
         "data": data_amount,
         "time_left": time_left,
+        "lasted": dates.lasted,
         "actor": words.actor,
         "role": words.role,
         "polyline": polyline,

@@ -32,7 +32,7 @@ class Receiver(NamedTuple):
 def health(
     state: EndpointState, failures: int, last_success_at: datetime | None, accepted: int = 0, attempts: int = 0
 ) -> Health:
-    """`accepted`: of its latest `attempts` (rules/incidents/health.py)."""
+    """`accepted`: of its `attempts` of the last 24 hours (rules/incidents/health.py)."""
     if state == "NOT_SET":
         return "Not set"
     if state == "DISABLED":
@@ -41,7 +41,7 @@ def health(
         return "Failing"
     if is_degraded(accepted, attempts):
         return "Degraded"
-    return "Healthy" if last_success_at is not None else "Not tried"
+    return "Healthy" if accepted or last_success_at is not None else "Not tried"
 
 
 def incident(receiver: Receiver, now: datetime, *, own: bool = False) -> Incident | None:

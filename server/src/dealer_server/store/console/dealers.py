@@ -42,6 +42,15 @@ class Waiting(NamedTuple):
     refunds: int
 
 
+class WaitingOf(NamedTuple):
+    """What an operator is to decide of one dealer: how many, their sum, and since when the oldest waits."""
+
+    queue: Literal["topups", "refunds"]
+    waiting: int
+    amount: int
+    since: datetime
+
+
 class Dealer(NamedTuple):
     """`markup_basis_points`: hundredths of a percent on the default dealer price. `edits_ip_allow`, `manages_keys`:
     what the dealer may change by itself."""
@@ -162,6 +171,21 @@ async def waiting(connection: Connection, tenant_ids: Sequence[int]) -> dict[int
         found.append({row["tenant_id"]: row["waiting"] for row in rows})
     topups, refunds = found
     return {one: Waiting(topups.get(one, 0), refunds.get(one, 0)) for one in topups.keys() | refunds.keys()}
+
+
+async def waiting_of(connection: Connection, tenant_id: int) -> list[WaitingOf]:
+    """Of each queue in which anything of this dealer waits."""
+    found = list[WaitingOf]()
+    for queue in ("topups", "refunds"):
+        row = await connection.fetchrow(
+            "SELECT count(*)::int AS waiting, coalesce(sum(amount), 0)::bigint AS amount, min(created_at) AS since"
+            f" FROM (SELECT tenant_id, amount, created_at FROM {queues.waiting(connection, queue)}) q"
+            " WHERE tenant_id = $1",
+            tenant_id,
+        )
+        if row and row["waiting"]:
+            found.append(WaitingOf(queue, **row))
+    return found
 
 
 async def dealer(connection: Connection, tenant_id: int) -> Dealer | None:

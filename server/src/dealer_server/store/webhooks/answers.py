@@ -21,6 +21,13 @@ class Answers(NamedTuple):
     took_ms: int
 
 
+class Answered(NamedTuple):
+    """Of so many attempts so many were accepted."""
+
+    accepted: int = 0
+    attempts: int = 0
+
+
 _ALIKE = "coalesce(http_status, 0) AS http_status, coalesce(error, '') AS error"
 _SUMS = "count(*)::bigint AS attempts, coalesce(sum(duration_ms), 0)::bigint AS took_ms"
 _COUNT = (
@@ -32,6 +39,23 @@ SELECT date_trunc('hour', started_at, 'UTC') AS hour, {_ALIKE}, {_SUMS}
 FROM (SELECT started_at, http_status, error, duration_ms FROM webhook_attempt WHERE tenant_id = $1
     ORDER BY delivery_id DESC, number DESC LIMIT {MOST}) a
 WHERE started_at >= $2 GROUP BY 1, 2, 3
+"""
+
+
+NEWEST = 500
+"""Attempts of a dealer since the last counted hour, of which a list looks at no more."""
+_COUNTED_OF = """
+SELECT key.tenant_id, coalesce(sum(h.attempts) FILTER (WHERE h.error = ''), 0)::bigint AS accepted,
+    sum(h.attempts)::bigint AS attempts
+FROM unnest($1::bigint[]) AS key(tenant_id)
+JOIN webhook_hour h ON h.tenant_id = key.tenant_id AND h.hour >= $2 GROUP BY key.tenant_id
+"""
+_NEWEST_OF = f"""
+SELECT key.tenant_id, count(*) FILTER (WHERE a.error IS NULL) AS accepted, count(*) AS attempts
+FROM unnest($1::bigint[]) AS key(tenant_id) CROSS JOIN LATERAL (
+    SELECT started_at, error FROM webhook_attempt a WHERE a.tenant_id = key.tenant_id
+    ORDER BY delivery_id DESC, number DESC LIMIT {NEWEST}
+) a WHERE a.started_at >= $2 GROUP BY key.tenant_id
 """
 
 
@@ -60,6 +84,18 @@ async def count(connection: Connection, hour: datetime) -> int:
 async def forget(connection: Connection, before: datetime) -> None:
     """Hours that no page looks at any more."""
     await connection.execute("DELETE FROM webhook_hour WHERE hour < $1", before)
+
+
+async def of_dealers(connection: Connection, tenant_ids: Sequence[int], since: datetime) -> dict[int, Answered]:
+    """How these dealers' endpoints answered since an hour: by dealer, of those with any attempt."""
+    until: datetime | None = await connection.fetchval("SELECT max(start) FROM overview_hour WHERE by_dealer")
+    counted = await connection.fetch(_COUNTED_OF, list(tenant_ids), since)
+    newest = await connection.fetch(_NEWEST_OF, list(tenant_ids), since if until is None else max(since, until + HOUR))
+    found = dict[int, Answered]()
+    for row in (*counted, *newest):
+        before = found.get(row["tenant_id"], Answered())
+        found[row["tenant_id"]] = Answered(before.accepted + row["accepted"], before.attempts + row["attempts"])
+    return found
 
 
 async def hours(connection: Connection, tenant_id: int, since: datetime) -> Sequence[Answers]:
