@@ -126,7 +126,7 @@ def _money(history: History) -> Iterator[Event]:
         amount = money.shown(abs(entry.amount), currency)
         facts = [("balance after", money.shown(entry.balance_after, currency))]
         if entry.entry_type == "ORDER_PAY":
-            yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", facts=facts)
+            yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", facts=facts, step="PAID")
         else:
             facts = [("refund", identity.refund_no(entry.reference)), *facts]
             yield Event(entry.created_at, "cash", f"{amount} credited", facts=facts)
@@ -142,7 +142,7 @@ def _calls(history: History) -> Iterator[Event]:
                 call.sent_at, "clock", f"The supplier has not confirmed {what}", text="The supplier is asked again."
             )
         elif state == "PENDING":
-            yield Event(call.sent_at, "clock", f"The supplier is making {what}")
+            yield Event(call.sent_at, "clock", f"The supplier is making {what}", step="CALL")
         elif why := refused_text(code):
             yield Event(call.sent_at, "clock", f"{what[0].upper()}{what[1:]} was not delivered: {why}")
 

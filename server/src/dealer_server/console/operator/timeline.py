@@ -93,7 +93,8 @@ def _money(history: History) -> Iterator[Event]:
         after = [("balance after", money.shown(entry.balance_after, currency))]
         if entry.entry_type == "ORDER_PAY":
             facts = [("transactionId", history.order.transaction_id), *after]
-            yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", facts=facts)
+            title = f"Order placed, {amount} debited"
+            yield Event(entry.created_at, "shopping-cart", title, facts=facts, step="PAID")
         else:
             number = identity.refund_no(entry.reference)
             anchor = number if entry.reference in automatic else ""
@@ -154,7 +155,8 @@ def _calls(history: History) -> Iterator[Event]:
         words = _QUERY_TITLE if call.step == "QUERY" else titles.get(call.kind, call.kind)
         title = f"{call.supplier} {words if asked else 'was not asked'}"
         state = (call.outcome or "answered") if call.answered_at else "NO_ANSWER"
-        yield Event(call.sent_at, "link", title, state, call.message or "", facts)
+        step = "CALL" if state in ("DONE", "PENDING") else ""
+        yield Event(call.sent_at, "link", title, state, call.message or "", facts, step=step)
 
 
 def _esim(history: History, profile_id: int) -> str:

@@ -1,9 +1,9 @@
 """What happened, event by event. What happened again and again is one event with a count, which can be opened."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from itertools import groupby, pairwise
-from typing import NamedTuple
+from datetime import datetime, timedelta
+from itertools import groupby, pairwise, takewhile
+from typing import Literal, NamedTuple
 
 from dealer_server.console.shared import words
 from dealer_server.rules.lifecycle.use import used_percent
@@ -14,25 +14,35 @@ from dealer_server.store.console.orders import ProfileTimes
 from dealer_server.store.console.recharges import RechargeTimes
 from dealer_server.store.webhooks.log import Attempt
 
-FAILED = "alert-circle"
-"""The symbol of a failure for good."""
+FAILED, DELIVERED = "alert-circle", "qrcode"
+"""The symbols of a failure for good, and of a delivery."""
 AttemptRun = Sequence[Attempt]
 """Attempts one after the other with the same result."""
 
 
+Step = Literal["", "PAID", "CALL", "DELIVERED"]
+"""What an event is of a purchase that went as it should."""
+AT_ONCE = timedelta(minutes=1)
+"""Steps of a purchase within this time are one event."""
+
+
 class Repeat(NamedTuple):
-    """One of the times at which the same happened. Of a webhook: its `title`, and `delivery_id` for the link to its
-    page."""
+    """One of the times at which the same happened, or one of several events that are told as one: its `title` and
+    `text`, and of a webhook `delivery_id` for the link to its page, its `attempts` and its `body`."""
 
     at: datetime
     facts: Sequence[tuple[str, str]]
     title: str = ""
     delivery_id: int | None = None
+    text: str = ""
+    attempts: Sequence[AttemptRun] = ()
+    body: str = ""
 
 
 class Event(NamedTuple):
     """`facts`: names and values. Of a webhook: `delivery_id` for the link to its page, `body` indented. `repeats`: each
-    time, where the same happened more than once; `at` is the first. `anchor`: what links to it name it."""
+    time, where the same happened more than once; `at` is the first. `anchor`: what links to it name it. `term`: the
+    word of the field for it. `esims`: how many were delivered by this step."""
 
     at: datetime
     symbol: str
@@ -45,29 +55,70 @@ class Event(NamedTuple):
     body: str = ""
     repeats: Sequence[Repeat] = ()
     anchor: str = ""
+    term: str = ""
+    step: Step = ""
+    esims: int = 0
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """The oldest first. Those that follow each other and say the same are one, and so are all webhooks that were not
-    needed: of a dealer without a callback URL they would be most of the timeline."""
-    unneeded, others = [], []
+    """The oldest first. Those that follow each other and say the same are one, and so are the steps of a purchase that
+    went well at once, all webhooks that were accepted at the first attempt, and all that were not needed: of a dealer
+    without a callback URL they would be most of the timeline."""
+    unneeded, accepted, others = list[Event](), list[Event](), list[Event]()
     for event in events:
-        (unneeded if event.delivery_id is not None and event.state == "SKIPPED" else others).append(event)
-    if len(unneeded) > 1:
-        unneeded = [_unneeded(sorted(unneeded, key=lambda event: event.at))]
-    ordered = sorted([*others, *unneeded], key=lambda event: (event.at, event.delivery_id or 0))
+        quiet = unneeded if event.state == "SKIPPED" else accepted if _accepted_at_once(event) else others
+        (others if event.delivery_id is None else quiet).append(event)
+    bought = _bought_at_once(sorted(others, key=_place))
+    ordered = sorted([*bought, *_together(unneeded, ""), *_together(accepted, " accepted")], key=_place)
     return [_one([*same]) for _, same in groupby(ordered, key=_what)]
 
 
-def _unneeded(webhooks: Sequence[Event]) -> Event:
-    repeats = [Repeat(one.at, one.facts, one.title, one.delivery_id) for one in webhooks]
-    first = webhooks[0]
-    return Event(first.at, first.symbol, f"{len(webhooks)} webhooks", first.state, repeats=repeats)
+def _place(event: Event) -> tuple[datetime, int]:
+    return event.at, event.delivery_id or 0
+
+
+def _accepted_at_once(event: Event) -> bool:
+    return event.state == "DELIVERED" and sum(len(run) for run in event.attempts) <= 1
+
+
+def _together(webhooks: Sequence[Event], what: str) -> Sequence[Event]:
+    if len(webhooks) < 2:
+        return webhooks
+    every = sorted(webhooks, key=_place)
+    state = "" if what else every[0].state
+    return [Event(every[0].at, every[0].symbol, f"{len(every)} webhooks{what}", state, repeats=_repeats(every))]
+
+
+def _repeats(events: Iterable[Event]) -> list[Repeat]:
+    return [Repeat(one.at, one.facts, one.title, one.delivery_id, one.text, one.attempts, one.body) for one in events]
+
+
+def _bought_at_once(events: Sequence[Event]) -> Sequence[Event]:
+    """The payment, the calls of suppliers and the delivery as one event, where nothing else lies between them."""
+    first = next((at for at, event in enumerate(events) if event.step == "PAID"), len(events))
+    paid = [*takewhile(lambda event: event.step and event.at - events[first].at <= AT_ONCE, events[first:])]
+    while paid and paid[-1].step != "DELIVERED":
+        paid.pop()
+    if len(paid) < 2:
+        return events
+    delivered = [event for event in paid if event.step == "DELIVERED"]
+    esims = sum(event.esims for event in delivered)
+    words = {event.title.partition(": ")[2] for event in delivered}
+    done = words.pop() if len(words) == 1 else "delivered"
+    took = _seconds_text((delivered[-1].at - paid[0].at).total_seconds())
+    title = f"{paid[0].title}, {'eSIM' if esims == 1 else f'{esims} eSIMs'} {done} {took}"
+    whole = paid[0]._replace(title=title, repeats=_repeats(paid), step="")
+    return [*events[:first], whole, *events[first + len(paid) :]]
+
+
+def _seconds_text(seconds: float) -> str:
+    return f"in {max(seconds, 0.1):.1f} s" if seconds < 10 else f"in {seconds:.0f} s"
 
 
 def _what(event: Event) -> tuple[object, ...]:
     """What an event says; webhooks are each their own."""
-    return event.symbol, event.title, event.state, event.text, event.delivery_id
+    own = event.repeats[0].at if event.repeats else None
+    return event.symbol, event.title, event.state, event.text, event.delivery_id, own
 
 
 def _one(same: Sequence[Event]) -> Event:
@@ -82,12 +133,13 @@ def runs(attempts: Iterable[Attempt]) -> list[AttemptRun]:
     return [[*same] for _, same in groupby(attempts, key=lambda one: (one.http_status, one.error))]
 
 
-class _Step(NamedTuple):
-    """A step of a profile's lifecycle. Those of one second, symbol and title are one event."""
+class _LifeStep(NamedTuple):
+    """A step of a profile's lifecycle. Those of one second, symbol, title and term are one event."""
 
     second: datetime
     symbol: str
     title: str
+    term: str
     at: datetime
     profile_id: int
 
@@ -116,7 +168,7 @@ def failure_title(order: Order, line: int, supplier: str) -> str:
 
 _SMDP_TITLES = {
     "DOWNLOAD": "a phone downloads it",
-    "INSTALLATION": "installed",
+    "INSTALLATION": "installed on a phone",
     "ENABLED": "turned on in the phone",
     "DISABLED": "turned off in the phone",
     "DELETED": "deleted from the phone",
@@ -128,30 +180,35 @@ def profile_events(order: Order, profiles: Sequence[ProfileTimes], *, suppliers:
     """What happened to eSIMs of the order. `suppliers`: theirs are named, and their words are as they came."""
     esims = {profile.profile_id: profile for profile in order.profiles}
     steps = sorted(
-        _Step(at.replace(microsecond=0), symbol, title, at, profile.profile_id)
+        _LifeStep(at.replace(microsecond=0), symbol, title, term, at, profile.profile_id)
         for profile in profiles
-        for at, symbol, title in (
-            (profile.delivered_at, "qrcode", _delivered(profile.supplier) if suppliers else "delivered"),
+        for at, symbol, title, term in (
+            (profile.delivered_at, DELIVERED, _delivered(profile.supplier) if suppliers else "delivered", ""),
             *_word_steps(profile, raw=suppliers),
-            *_plan_steps(profile, esims.get(profile.profile_id)),
+            *((*step, "") for step in _plan_steps(profile, esims.get(profile.profile_id))),
         )
         if at is not None
     )
-    for (_, symbol, title), group in groupby(steps, key=lambda step: step[:3]):
+    for (_, symbol, title, term), group in groupby(steps, key=lambda step: step[:4]):
         together = list(group)
         ids = [str(step.profile_id) for step in together]
         subject = f"eSIM {ids[0]}" if len(ids) == 1 else f"{len(ids)} eSIMs"
         facts = [("eSIMs", some_text(ids))] if ids[1:] else ()
-        yield Event(together[0].at, symbol, f"{subject}: {title}", facts=facts)
+        step: Step = "DELIVERED" if symbol == DELIVERED else ""
+        yield Event(
+            together[0].at, symbol, f"{subject}: {title}", facts=facts, term=term, step=step, esims=len(together)
+        )
 
 
-def _word_steps(profile: ProfileTimes, *, raw: bool) -> Iterator[tuple[datetime | None, str, str]]:
-    """When its supplier's words became what they are. Not `raw`: as people say them, without what its plan says."""
+def _word_steps(profile: ProfileTimes, *, raw: bool) -> Iterator[tuple[datetime | None, str, str, str]]:
+    """When its supplier's words became what they are, as people say them; with its own words where `raw`, else without
+    what its plan says."""
     smdp, esim = profile.smdp_status or "unknown", profile.esim_status or "unknown"
-    title = f"SM-DP+ status: {words.text(smdp)}"
-    yield profile.smdp_at, "download", title if raw else _SMDP_TITLES.get(smdp, title)
+    term = f"SM-DP+ status: {words.text(smdp)}"
+    title = _SMDP_TITLES.get(smdp, term)
+    yield profile.smdp_at, "download", title, term if raw and title != term else ""
     if raw or esim not in _SAID_BY_ITS_PLAN:
-        yield profile.esim_at, "device-mobile", f"device status: {words.text(esim)}"
+        yield profile.esim_at, "device-mobile", f"device status: {words.text(esim)}", ""
 
 
 def _delivered(supplier: str) -> str:

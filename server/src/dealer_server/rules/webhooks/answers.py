@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol, get_args
 
@@ -93,6 +93,33 @@ def history(found: Iterable[Alike], of: Period) -> History:
         failed.total(),
         sum(one.took_ms for one in within) // total if total else 0,
     )
+
+
+ADVICE: Mapping[str, str] = {
+    "3xx": "Redirects are not followed: the callback URL should be the address that answers itself.",
+    "401": "The endpoint asks for credentials of its own: it should check X-Signature instead.",
+    "403": "A firewall or the endpoint refuses the call: it should let it pass and check X-Signature.",
+    "404": "There is nothing at this path: the callback URL may be wrong.",
+    "405": "The endpoint takes no POST at this path: the callback URL may be wrong.",
+    "410": "The endpoint says that it is gone: nothing is sent until its URL is saved again.",
+    "413": "The endpoint takes no body of this size: its limit should be raised.",
+    "429": "The endpoint limits its calls: it should take more, or answer first and work later.",
+    "4xx": "The endpoint refuses the webhook: its response says why.",
+    "5xx": "The endpoint failed: its own log says why.",
+    "TIMEOUT": "The endpoint answers too late: it should answer first and work later.",
+    "CONNECT": "No connection: the server is down, or a firewall keeps it closed.",
+    "DNS": "The host name is not found: check the domain, or the callback URL.",
+    "TLS": "Its certificate is not valid: expired, or not for this host.",
+    "RESET": "The endpoint closed the connection before it answered.",
+    "PROTOCOL": "What it answered is not HTTP.",
+    "ADDRESS_REFUSED": "The host name leads to an address that is not public.",
+}
+"""What helps against a failure, by its word or kind."""
+
+
+def advice(filter: str) -> str:
+    """ "" where nothing is known that helps."""
+    return ADVICE.get(filter) or ADVICE.get(f"{filter[:1]}xx" if filter[:1].isdigit() else "", "")
 
 
 def word(http_status: int | None, error: str | None) -> str:

@@ -6,19 +6,21 @@ from typing import NamedTuple, get_args
 
 from dealer_server.db.by_tenant import OF_ALL, rows_of
 from dealer_server.db.connection import Connection
-from dealer_server.rules.webhooks import answers
+from dealer_server.rules.incidents.health import HEALTHY_PERCENT
+from dealer_server.rules.webhooks import answers as rules
 from dealer_server.store.console import pages, queues
 from dealer_server.store.console.pages import ListPage, ScanRange
 from dealer_server.store.distribution.due import fetch_all
+from dealer_server.store.webhooks import answers
 from esim_dealer.wire.vocabulary import AttemptError, ChangeHint, DeliveryState, EndpointState, EventType
 
 SAMPLE = 200
-"""How many of a dealer's latest deliveries its success rate is computed from."""
+"""How many of a dealer's latest attempts its response time is computed from."""
 
 
 class EndpointRow(NamedTuple):
-    """A dealer's endpoint. `attempts` counts those of its latest deliveries, `accepted` those with success. `failed`:
-    all deliveries that failed, COUNTED at most."""
+    """A dealer's endpoint. `attempts` of the last 24 hours, `accepted` with success. `failed`: all deliveries that
+    failed, COUNTED at most. p50, p95: within how many milliseconds so much of its latest attempts ended."""
 
     tenant_id: int
     dealer: str
@@ -27,9 +29,11 @@ class EndpointRow(NamedTuple):
     consecutive_failures: int
     last_success_at: datetime | None
     waiting: int
-    attempts: int
-    accepted: int
     failed: int
+    p50: int | None
+    p95: int | None
+    attempts: int = 0
+    accepted: int = 0
 
 
 class Wanted(NamedTuple):
@@ -40,6 +44,7 @@ class Wanted(NamedTuple):
     event_type: str | None = None
     start: datetime | None = None
     end: datetime | None = None
+    tried: bool = False  # had an attempt that failed
     answer: str | None = None  # to the last attempt: 500, 5xx, TIMEOUT (rules/webhooks/answers.py)
 
 
@@ -67,6 +72,7 @@ ANSWERS = 2_000
 """Deliveries whose answers a page looks at, where it wants some of these."""
 BY_INDEX: tuple[DeliveryState, ...] = ("RETRY", "FAILED")
 """States of few deliveries, which have an index: they are read by it and not by spans of ids."""
+_TRIED = " AND (attempt_count > 1 OR state IN ('RETRY', 'FAILED'))"
 _NONE, _EPOCH, _SOON = 2**53, datetime.fromtimestamp(0, UTC), 64
 # Found first, and looked up then: of each dealer as many are found as of all of them together.
 _DELIVERIES = """
@@ -108,34 +114,43 @@ _LAST = f"SELECT max(delivery_id) AS id FROM webhook_delivery WHERE {OF_ALL} cre
 
 _HAS_NONE = "coalesce(e.state, 'NOT_SET') = 'NOT_SET' AND coalesce(e.rt_url, '') = ''"
 """A dealer without an endpoint, of either dialect."""
-# A delivery that was accepted had one good attempt; the others of it failed.
 _ENDPOINTS = f"""
 SELECT t.tenant_id, t.name AS dealer, coalesce(e.url, '') AS url, coalesce(e.state, 'NOT_SET') AS state,
-    coalesce(e.consecutive_failures, 0) AS consecutive_failures, e.last_success_at, w.waiting, s.attempts,
-    s.accepted, f.failed
+    coalesce(e.consecutive_failures, 0) AS consecutive_failures, e.last_success_at, w.waiting, f.failed,
+    l.p50, l.p95
 FROM (
     SELECT tenant_id, name, CASE WHEN e.state = 'ACTIVE' AND e.consecutive_failures > 0 THEN 0
-        WHEN e.state = 'DISABLED' THEN 1 WHEN e.state = 'ACTIVE' THEN 2 ELSE 3 END AS place,
+        WHEN e.state = 'DISABLED' THEN 1 WHEN tenant_id = ANY($4::bigint[]) THEN 2 WHEN e.state = 'ACTIVE' THEN 3
+        ELSE 4 END AS place,
         coalesce(e.consecutive_failures, 0) AS failures
     FROM tenant LEFT JOIN webhook_endpoint e USING (tenant_id) WHERE $3 OR NOT ({_HAS_NONE})
     ORDER BY place, failures DESC, tenant_id LIMIT $2 OFFSET $1
 ) t LEFT JOIN webhook_endpoint e USING (tenant_id) {rows_of("wallet", "t", "tenant_id")}
 CROSS JOIN LATERAL (SELECT count(*)::int AS waiting FROM (SELECT FROM webhook_delivery d
     WHERE d.tenant_id = t.tenant_id AND d.state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY') LIMIT {COUNTED}) d) w
-CROSS JOIN LATERAL (SELECT coalesce(sum(d.attempt_count), 0)::int AS attempts,
-    count(*) FILTER (WHERE d.state = 'DELIVERED')::int AS accepted
-    FROM (SELECT state, attempt_count FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id
-        ORDER BY delivery_id DESC LIMIT {SAMPLE}) d WHERE d.state <> 'IN_FLIGHT') s
+CROSS JOIN LATERAL (SELECT {answers.PERCENTILES} FROM (SELECT duration_ms FROM webhook_attempt a
+    WHERE a.tenant_id = t.tenant_id ORDER BY delivery_id DESC, number DESC LIMIT {SAMPLE}) a) l
 CROSS JOIN LATERAL (SELECT count(*)::int AS failed FROM (SELECT FROM webhook_delivery d
     WHERE d.tenant_id = t.tenant_id AND d.state = 'FAILED' LIMIT {COUNTED}) d) f
 ORDER BY t.place, t.failures DESC, t.tenant_id
 """
 
 
-async def endpoints(connection: Connection, offset: int, limit: int, *, with_none: bool = False) -> list[EndpointRow]:
-    """First those that fail, with the most failures in a row first, then those that are paused and the healthy ones;
-    `with_none`: then the dealers without one."""
-    return [EndpointRow(**row) for row in await connection.fetch(_ENDPOINTS, offset, limit, with_none)]
+_DEGRADED = f"""
+SELECT tenant_id FROM webhook_hour WHERE {OF_ALL} hour >= $1 GROUP BY tenant_id
+HAVING 100 * coalesce(sum(attempts) FILTER (WHERE error = ''), 0) < {HEALTHY_PERCENT} * sum(attempts)
+"""
+
+
+async def endpoints(
+    connection: Connection, offset: int, limit: int, since: datetime, *, with_none: bool = False
+) -> list[EndpointRow]:
+    """First those that fail, with the most failures in a row first, then those that are paused, degraded `since` and
+    the healthy ones; `with_none`: then the dealers without one."""
+    degraded = [row["tenant_id"] for row in await fetch_all(connection, _DEGRADED, since)]
+    rows = [EndpointRow(**row) for row in await connection.fetch(_ENDPOINTS, offset, limit, with_none, degraded)]
+    answered = await answers.of_dealers(connection, [row.tenant_id for row in rows], since)
+    return [row._replace(**answered[row.tenant_id]._asdict()) if row.tenant_id in answered else row for row in rows]
 
 
 async def dealers_with_none(connection: Connection) -> int:
@@ -168,6 +183,7 @@ async def deliveries(
     async def matching(begin: int, end: int, limit: int) -> list[DeliveryRow]:
         assert wanted.state is None or wanted.state in get_args(DeliveryState), "it is a literal in the SQL"
         state = f"AND state = '{wanted.state}'" if wanted.state else "AND state <> 'SKIPPED'"
+        state += _TRIED if wanted.tried else ""
         sql = _DELIVERIES.format(state=state, direction=left.direction, rows=_ROWS)
         times = wanted.event_type, wanted.start, wanted.end
         rows = await connection.fetch(sql, wanted.tenant_id, begin, end, *times, limit)
@@ -180,7 +196,7 @@ async def deliveries(
     if wanted.state not in BY_INDEX:
         read_rows, scanned = (answered, ANSWERS) if wanted.answer else (matching, pages.MAX_SCANNED)
         found = await pages.scan(connection, span, size, read_rows, _id, scanned)
-        for _ in range(MOST_GAPS if wanted.state is None and wanted.answer is None else 0):
+        for _ in range(MOST_GAPS if wanted.state is None and wanted.answer is None and not wanted.tried else 0):
             if found.next is None:
                 break
             over = await _over_skipped(connection, left.after(found.next))
@@ -213,7 +229,7 @@ async def _over_skipped(connection: Connection, left: ScanRange) -> int | None:
 
 
 def _answered(rows: list[DeliveryRow], answer: str | None) -> list[DeliveryRow]:
-    return [row for row in rows if answer is None or answers.matches(answer, row.http_status, row.error)]
+    return [row for row in rows if answer is None or rules.matches(answer, row.http_status, row.error)]
 
 
 async def ids_between(

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
+from dealer_server.store.distribution.due import fetch_all
 from dealer_server.store.webhooks.recent import MOST
 
 HOUR = timedelta(hours=1)
@@ -19,6 +21,22 @@ class Answers(NamedTuple):
     error: str
     attempts: int
     took_ms: int
+
+
+class Latency(NamedTuple):
+    """Within how many milliseconds half, and 95 % of the newest attempts ended; None where there was none."""
+
+    p50: int | None = None
+    p95: int | None = None
+
+
+class LastFailure(NamedTuple):
+    """The newest attempt that failed in one way."""
+
+    http_status: int | None
+    error: str
+    started_at: datetime
+    delivery_id: int
 
 
 class Answered(NamedTuple):
@@ -59,6 +77,30 @@ FROM unnest($1::bigint[]) AS key(tenant_id) CROSS JOIN LATERAL (
 """
 
 
+_ALL_COUNTED = f"""
+SELECT hour, http_status, error, sum(attempts)::bigint AS attempts, sum(took_ms)::bigint AS took_ms
+FROM webhook_hour WHERE {OF_ALL} hour >= $1 GROUP BY 1, 2, 3
+"""
+_ALL_NEWEST = f"""
+SELECT date_trunc('hour', started_at, 'UTC') AS hour, {_ALIKE}, {_SUMS}
+FROM webhook_attempt WHERE {OF_ALL} started_at >= $1 GROUP BY 1, 2, 3
+"""
+PERCENTILES = (
+    "percentile_disc(0.5) WITHIN GROUP (ORDER BY duration_ms)::int AS p50,"
+    " percentile_disc(0.95) WITHIN GROUP (ORDER BY duration_ms)::int AS p95"
+)
+_LATENCY = f"""
+SELECT {PERCENTILES} FROM (SELECT started_at, duration_ms FROM webhook_attempt WHERE tenant_id = $1
+    ORDER BY delivery_id DESC, number DESC LIMIT {MOST}) a WHERE started_at >= $2
+"""
+_LAST_FAILURES = f"""
+SELECT DISTINCT ON (http_status, error) http_status, error, started_at, delivery_id
+FROM (SELECT http_status, error, started_at, delivery_id FROM webhook_attempt WHERE tenant_id = $1
+    ORDER BY delivery_id DESC, number DESC LIMIT {MOST}) a
+WHERE error IS NOT NULL AND started_at >= $2 ORDER BY http_status, error, started_at DESC
+"""
+
+
 async def uncounted(connection: Connection, first: datetime, end: datetime) -> list[datetime]:
     """Hours of this span that were counted over all dealers, but not by dealer yet; the newest first."""
     rows = await connection.fetch(
@@ -96,6 +138,25 @@ async def of_dealers(connection: Connection, tenant_ids: Sequence[int], since: d
         before = found.get(row["tenant_id"], Answered())
         found[row["tenant_id"]] = Answered(before.accepted + row["accepted"], before.attempts + row["attempts"])
     return found
+
+
+async def of_all(connection: Connection, since: datetime) -> Sequence[Answers]:
+    """Of all dealers together: the hours that were counted, and those after them as they are now."""
+    counted = await fetch_all(connection, _ALL_COUNTED, since)
+    until: datetime | None = await connection.fetchval("SELECT max(start) FROM overview_hour WHERE by_dealer")
+    newest = await fetch_all(connection, _ALL_NEWEST, since if until is None else max(since, until + HOUR))
+    return [Answers(**row) for row in (*counted, *newest)]
+
+
+async def latency(connection: Connection, tenant_id: int, since: datetime) -> Latency:
+    """Of the newest attempts of a dealer, MOST of them."""
+    row = await connection.fetchrow(_LATENCY, tenant_id, since)
+    return Latency(**row) if row else Latency()
+
+
+async def last_failures(connection: Connection, tenant_id: int, since: datetime) -> list[LastFailure]:
+    """One of each way, among the newest attempts of a dealer, MOST of them."""
+    return [LastFailure(**row) for row in await connection.fetch(_LAST_FAILURES, tenant_id, since)]
 
 
 async def hours(connection: Connection, tenant_id: int, since: datetime) -> Sequence[Answers]:

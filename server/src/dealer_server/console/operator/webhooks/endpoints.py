@@ -11,13 +11,15 @@ from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.request_context import Html, NotFound, RequestContext
 from dealer_server.console.shared.timeline import event_text
 from dealer_server.rules import dates, period
-from dealer_server.rules.incidents.receiver import health
+from dealer_server.rules.incidents.receiver import ORDER, Health, health
+from dealer_server.rules.period import Period
 from dealer_server.rules.webhooks import answers as rules
 from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console import webhooks as store
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.webhooks import DeliveryRow, EndpointRow, Wanted
 from dealer_server.store.webhooks import answers, endpoints, recent
+from dealer_server.store.webhooks.answers import Answered
 
 ENDPOINTS = "/console/webhooks/endpoints"
 RANGES: tuple[period.Range, ...] = ("24h", "7d", "30d")
@@ -30,7 +32,7 @@ async def list_endpoints(context: RequestContext) -> Html:
     """`all`: dealers without an endpoint too."""
     offset, every = min(params.number(context.query, "before") or 0, MOST_ENDPOINTS), "all" in context.query
     async with context.parts.database.connection() as connection:
-        found = await store.endpoints(connection, offset, PAGE_SIZE + 1, with_none=every)
+        found = await store.endpoints(connection, offset, PAGE_SIZE + 1, day(context).start, with_none=every)
         without = await store.dealers_with_none(connection)
     following = offset + PAGE_SIZE if len(found) > PAGE_SIZE else None
     shown, word = min(len(found), PAGE_SIZE), "dealer" if every else "endpoint"
@@ -43,11 +45,18 @@ async def list_endpoints(context: RequestContext) -> Html:
     )
 
 
-def with_health(rows: Sequence[EndpointRow]) -> list[tuple[EndpointRow, str]]:
-    return [
+def day(context: RequestContext) -> Period:
+    """The last 24 hours, whose attempts say how healthy an endpoint is."""
+    return period.period("24h", None, None, context.now)
+
+
+def with_health(rows: Sequence[EndpointRow]) -> Sequence[tuple[EndpointRow, Health]]:
+    """The worst first."""
+    found: list[tuple[EndpointRow, Health]] = [
         (row, health(row.state, row.consecutive_failures, row.last_success_at, row.accepted, row.attempts))
         for row in rows
     ]
+    return sorted(found, key=lambda one: ORDER.index(one[1]))
 
 
 @page(f"{ENDPOINTS}/{{tenant_id}}", OPERATORS, "operator/endpoint.html", listing=True)
@@ -65,6 +74,9 @@ async def show_endpoint(context: RequestContext) -> Html:
         if dealer is None:
             raise NotFound
         history = rules.history(await answers.hours(connection, tenant_id, of.start), of)
+        today = (await answers.of_dealers(connection, [tenant_id], day(context).start)).get(tenant_id, Answered())
+        latency = await answers.latency(connection, tenant_id, of.start)
+        failures = await answers.last_failures(connection, tenant_id, of.start)
         if not faults:
             wanted = Wanted(tenant_id, start=of.start, answer=chosen)
             seen = params.number(context.query, "before")
@@ -76,7 +88,7 @@ async def show_endpoint(context: RequestContext) -> Html:
     return Html(
         dealer=dealer,
         endpoint=endpoint,
-        health=receiver_health(endpoint, history.accepted, history.attempts),
+        health=receiver_health(endpoint, today.accepted, today.attempts),
         incidents=incidents,
         waiting=waiting,
         most_waiting=store.COUNTED,
@@ -89,6 +101,9 @@ async def show_endpoint(context: RequestContext) -> Html:
             (TITLES[name], params.address(path, {"range": name, "answer": chosen}), of.name == name) for name in RANGES
         ],
         history=history,
+        latency=latency,
+        failures={rules.word(one.http_status, one.error): one for one in failures},
+        advice=rules.advice,
         options=options(chosen or "", [one.filter for one in history.answers]),
         chosen=chosen or "",
         faults=faults,

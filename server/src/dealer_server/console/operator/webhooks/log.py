@@ -6,7 +6,7 @@ from typing import get_args
 from dealer_server.console.find import choice, dates, files, tabs
 from dealer_server.console.find.choice import Choice
 from dealer_server.console.operator import codes
-from dealer_server.console.operator.webhooks.endpoints import ENDPOINTS, answer_faults, options, with_health
+from dealer_server.console.operator.webhooks.endpoints import ENDPOINTS, answer_faults, day, options, with_health
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
@@ -17,6 +17,7 @@ from dealer_server.console.shared.webhook_headers import webhook_headers
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import resend
 from dealer_server.operations.webhooks.resend import Resendable
+from dealer_server.rules import dates as dates_text
 from dealer_server.rules.orders import identity
 from dealer_server.rules.webhooks import answers
 from dealer_server.store.console import dealers as console_dealers
@@ -24,6 +25,7 @@ from dealer_server.store.console import orders, queues
 from dealer_server.store.console import webhooks as store
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.webhooks import DeliveryRow, Wanted
+from dealer_server.store.webhooks import answers as latest
 from dealer_server.store.webhooks import endpoints, log, signer
 from dealer_server.store.webhooks.dialects import EVENT_TYPES, RT
 from esim_dealer.wire.vocabulary import DeliveryState
@@ -33,7 +35,8 @@ DELIVERY = "/console/deliveries/{tenant_id}/{delivery_id}"
 STATES: tuple[DeliveryState, ...] = get_args(DeliveryState)
 FINISHED: tuple[str, ...] = get_args(Resendable)
 TABS: tuple[tuple[str, DeliveryState], ...] = (("Retrying", "RETRY"), ("Failed", "FAILED"), ("Delivered", "DELIVERED"))
-FILTERS = ("dealer", "status", "event", "answer", "from", "to")
+TRIED = ("Had failed attempts", {"attempts": "failed"})
+FILTERS = ("attempts", "dealer", "status", "event", "answer", "from", "to")
 WORST = 3
 """Endpoints above the log."""
 COLUMNS: Mapping[str, Callable[[DeliveryRow], str]] = {
@@ -56,6 +59,7 @@ async def webhooks(context: RequestContext) -> Html:
     order, seen = params.order(context, WEBHOOKS, CREATED, NEWEST_FIRST), params.number(context.query, "before")
     faults, found = params.faults(context.query, status=STATES, event=EVENT_TYPES), ListPage[DeliveryRow]((), None)
     faults |= answer_faults(context.query)
+    of = day(context)
     async with context.parts.database.connection() as connection:
         dealer, wanted = await _wanted(connection, context)
         if not faults:
@@ -63,10 +67,17 @@ async def webhooks(context: RequestContext) -> Html:
                 connection, wanted, seen, PAGE_SIZE, context.now, oldest_first=not order.descending
             )
         counts = await store.counts(connection, wanted.tenant_id)
-        worst = await store.endpoints(connection, 0, WORST + 1)
+        worst = await store.endpoints(connection, 0, WORST + 1, of.start)
+        found_answers = await (
+            latest.of_all(connection, of.start)
+            if dealer.tenant_id is None
+            else latest.hours(connection, dealer.tenant_id, of.start)
+        )
     filters = {name: value for name, value in params.filters(context).items() if value}
     known = {name: counts[state] for name, state in (*TABS, ("All", "ALL")) if state in counts}
     told = known if not filters.keys() - {"status", "sort", "dealer"} else {}
+    presets = [(name, {"status": state}) for name, state in TABS]
+    presets.insert(2, TRIED)
     listed = counts.get(wanted.state or "ALL") if told else None
     total = None if listed == queues.MANY else listed
     return Html(
@@ -74,7 +85,9 @@ async def webhooks(context: RequestContext) -> Html:
         dealer=dealer,
         faults=faults,
         filtered=bool(faults) or wanted != Wanted(),
-        tabs=await tabs.of(context, WEBHOOKS, [(name, {"status": state}) for name, state in TABS], told, queues.MANY),
+        tabs=await tabs.of(context, WEBHOOKS, presets, told, queues.MANY),
+        history=answers.history(found_answers, of),
+        said_from=dates_text.minute(of.start),
         dates=dates.of(context, WEBHOOKS),
         events=EVENT_TYPES,
         states=STATES,
@@ -112,6 +125,7 @@ async def _wanted(connection: Connection, context: RequestContext) -> tuple[Choi
         event_type=params.one_of(query, "event", EVENT_TYPES),
         start=params.day(query, "from"),
         end=params.day(query, "to", after=True),
+        tried=query.get("attempts") == "failed",
         answer=answer if (answer := params.text(query, "answer")) and answers.known(answer) else None,
     )
 
