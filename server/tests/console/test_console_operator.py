@@ -370,7 +370,8 @@ async def test_a_topup_is_approved_once_and_counted_in_the_menu_until_then(
     assert "is approved and credited" in await does(admin, f"/console/topups/{number}/approve")
     assert "is APPROVED already" in await does(admin, f"/console/topups/{number}/approve")
     assert (await dealer.post("/account/balance")).data["balance"] == "1250.00"
-    assert number in await see(admin, "/console/topups?status=APPROVED")
+    approved = await see(admin, f"/console/topups?status=APPROVED&dealer={dealer.tenant_id}")
+    assert "1 top-up, 250.00 USD approved" in approved and f"{number} " in approved and "bank 42" in approved
     assert number in await see(admin, (await admin.get(f"/console/search?q={number}")).headers["location"])
 
 

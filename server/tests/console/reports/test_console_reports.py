@@ -108,6 +108,18 @@ async def test_two_groupings_have_subtotals_and_the_chart_shows_the_groups(admin
     assert "layer-2" not in (await admin.get(f"/console/reports?by=dealer&dealer={dealer.tenant_id}")).text
 
 
+@pytest.mark.usefixtures("clerk")
+async def test_sales_are_grouped_by_the_place_of_their_packages(admin: Browser, dealer: ApiClient):
+    mine = f"by=place&dealer={dealer.tenant_id}"
+    answered = await admin.get(f"/console/reports?{mine}&then=package")
+    page = text_of(answered.text).partition("By place and package")[2]
+    assert page.index("United States All packages 3 5.40") < page.index("TEST-OK 2 3.60")
+    assert 'href="/console/packages?region=US"' in answered.text
+    assert "Revenue and margin by day, USD" in answered.text or "Revenue by day, USD" in answered.text
+    found = rows((await admin.get(f"/console/reports.csv?{mine}")).text)
+    assert [(row["placeCode"], row["place"], row["revenue"]) for row in found] == [("US", "United States", "5.40")]
+
+
 async def test_a_dealer_sees_its_own_without_costs_and_suppliers(
     clerk: Browser, dealer: ApiClient, stranger: ApiClient, service: Service
 ):
@@ -158,6 +170,7 @@ async def test_the_file_has_every_row(admin: Browser, clerk: Browser, dealer: Ap
         "purchasesWithCost": "0",
         "cost": "0.00",
         "margin": "3.60",
+        "marginPercent": "",
     }
     assert found["TEST-ASYNC"]["refunds"] == "1.80" and found["TEST-ASYNC"]["margin"] == "0.00"
     [act, *_] = await acts(service, "reports.export")

@@ -1,6 +1,7 @@
 """What waits for an operator's decision: top-ups; and how many top-ups, refunds and purchases wait, for the menu."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dealer_server.console.find import choice, dates, files
@@ -163,6 +164,9 @@ async def listed(
     async with context.parts.database.connection() as connection:
         rows = await load(connection, status, seen, PAGE_SIZE + 1, *which, oldest_first=not order.descending)
         fields |= await more(connection, rows[:PAGE_SIZE]) if more else {}
+        table = "topup" if path == TOPUPS else "refund"
+        summed = rows and tab not in (tabs[0], "ALL", "REFUNDING")
+        totals = await queues.sums(connection, table, tab, *which) if summed else []
     following = id_of(rows[PAGE_SIZE - 1]) if len(rows) > PAGE_SIZE else None
     counts, shown = tab_counts(tabs, found, asked), min(len(rows), PAGE_SIZE)
     total = found.get(tab) if tab in counts else None
@@ -180,6 +184,8 @@ async def listed(
         faults=params.faults(context.query),
         filtered=not asked.all,
         counts=counts,
+        totals=totals,
+        overdue_before=context.now - timedelta(hours=hours) if (hours := context.parts.settings.queue_hours) else None,
         **fields,
     )
 

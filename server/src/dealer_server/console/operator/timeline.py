@@ -155,6 +155,7 @@ def _calls(history: History) -> Iterator[Event]:
         words = _QUERY_TITLE if call.step == "QUERY" else titles.get(call.kind, call.kind)
         title = f"{call.supplier} {words if asked else 'was not asked'}"
         state = (call.outcome or "answered") if call.answered_at else "NO_ANSWER"
+        state = state.partition(" ")[0]  # its code stands in the message
         step = "CALL" if state in ("DONE", "PENDING") else ""
         yield Event(call.sent_at, "link", title, state, call.message or "", facts, step=step)
 

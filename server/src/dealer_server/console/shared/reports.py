@@ -29,7 +29,10 @@ MONTHS = 12
 STACKED_DAYS = 62
 BEHIND = 20_000
 """Ledger entries: with more of them left, a report says that it is not complete."""
-WORDS: Mapping[str, str] = {"day": "Day", "dealer": "Dealer", "package": "Package", "supplier": "Supplier"}
+WORDS: Mapping[str, str] = {
+    "day": "Day", "dealer": "Dealer", "package": "Package", "supplier": "Supplier",
+    "place": "Place",
+}  # fmt: skip
 FILTERS = ("range", "from", "to", "by", "then", "dealer", "package", "supplier")
 
 
@@ -152,7 +155,7 @@ async def _stacked(connection: Connection, asked: Question, currency: str, every
     """What those groups sold by day that sold most. Sums of a package and day are read one by one: of a long time they
     are too many."""
     key, days = next((name for name in asked.by if name != "day"), None), asked.wanted.period.days
-    if key is None or (key == "package" and len(days) > STACKED_DAYS):
+    if key is None or (key in ("package", "place") and len(days) > STACKED_DAYS):
         return None
     most = await report.grouped(connection, asked.wanted, [key], rules_of_stack.LAYERS)
     top = {group.keys[key]: group.names[key][0] for group in await _named(connection, most)}
@@ -252,18 +255,20 @@ async def _csv(asked: Question, groups: Sequence[Group], columns: Mapping[str, s
 
 def _heads(key: str) -> tuple[str, ...]:
     return {"day": ("day",), "dealer": ("tenantId", "dealer"), "package": ("packageCode", "packageName"),
-            "supplier": ("supplier",)}[key]  # fmt: skip
+            "supplier": ("supplier",), "place": ("placeCode", "place")}[key]  # fmt: skip
 
 
 def _cells(group: Group, columns: Mapping[str, str]) -> list[str]:
     cells = list[str]()
     for key, value in group.keys.items():
-        cells += [str(value), group.names[key][0]] if key in ("dealer", "package") else [str(value)]
+        cells += [str(value), group.names[key][0]] if key in ("dealer", "package", "place") else [str(value)]
     return [*cells, group.currency, *(value_text(group.sums, name, group.currency) for name in columns)]
 
 
 def value_text(sums: Sums, name: str, currency: str) -> str:
-    """A figure of a row: a number of eSIMs, or an amount in major units."""
+    """A figure of a row: a number of eSIMs, a percentage, or an amount in major units."""
+    if name == "margin_percent":
+        return sums.margin_percent.removesuffix(" %") if sums.complete else ""
     value = getattr(sums, name)
     return str(value) if name in ("sold", "refunded", "costed") else money.text(value, currency)
 
@@ -272,12 +277,16 @@ async def _named(connection: Connection, rows: Sequence[Row]) -> list[Group]:
     dealers = [row.keys["dealer"] for row in rows if "dealer" in row.keys]
     packages = [row.keys["package"] for row in rows if "package" in row.keys]
     dealer_names, package_names = await report.names(connection, dealers, packages)
+    codes = list({row.keys["place"] for row in rows if "place" in row.keys})
+    place_names = await report.places(connection, codes) if codes else {}
 
     def name(key: str, value: Any) -> tuple[str, str]:
         if key == "dealer":
             return dealer_names.get(value, str(value)), str(value)
         if key == "package":
             return package_names.get(value) or value, value
+        if key == "place":
+            return place_names.get(value) or value or "Other", ""
         return (dates.day(value), "") if isinstance(value, date) else (str(value), "")
 
     return [

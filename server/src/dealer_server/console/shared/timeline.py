@@ -189,15 +189,39 @@ def profile_events(order: Order, profiles: Sequence[ProfileTimes], *, suppliers:
         )
         if at is not None
     )
-    for (_, symbol, title, term), group in groupby(steps, key=lambda step: step[:4]):
-        together = list(group)
-        ids = [str(step.profile_id) for step in together]
-        subject = f"eSIM {ids[0]}" if len(ids) == 1 else f"{len(ids)} eSIMs"
-        facts = [("eSIMs", some_text(ids))] if ids[1:] else ()
-        step: Step = "DELIVERED" if symbol == DELIVERED else ""
-        yield Event(
-            together[0].at, symbol, f"{subject}: {title}", facts=facts, term=term, step=step, esims=len(together)
-        )
+    found = list[_LifeEvent]()
+    for (second, symbol, title, term), group in groupby(steps, key=lambda step: step[:4]):
+        together = [*group]
+        found.append(_LifeEvent(second, [step.profile_id for step in together], symbol, title, term, together[0].at))
+    for _, same in groupby(found, key=lambda one: (one.second, one.esims, one.symbol == DELIVERED)):
+        yield _life_event([*same])
+
+
+class _LifeEvent(NamedTuple):
+    """A step that these eSIMs took in one second."""
+
+    second: datetime
+    esims: Sequence[int]
+    symbol: str
+    title: str
+    term: str
+    at: datetime
+
+
+def _life_event(steps: Sequence[_LifeEvent]) -> Event:
+    """What the same eSIMs did in the same second: its last step says most."""
+    first, said, esims = steps[0], [*reversed(steps)], steps[0].esims
+    ids = [str(profile_id) for profile_id in esims]
+    subject = f"eSIM {ids[0]}" if len(ids) == 1 else f"{len(ids)} eSIMs"
+    return Event(
+        first.at,
+        said[0].symbol,
+        f"{subject}: {', '.join(one.title for one in said)}",
+        facts=[("eSIMs", some_text(ids))] if ids[1:] else (),
+        term=", ".join(one.term for one in said if one.term),
+        step="DELIVERED" if first.symbol == DELIVERED else "",
+        esims=len(ids),
+    )
 
 
 def _word_steps(profile: ProfileTimes, *, raw: bool) -> Iterator[tuple[datetime | None, str, str, str]]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from dealer_server.db.arrays import columns
@@ -159,6 +160,32 @@ async def by_status(
     whole = found.total() < LOOKED_AT
     found["ALL"] = found.total() - found["SKIPPED"]
     return {status: min(count, MANY) for status, count in found.items() if whole or count >= MANY}
+
+
+async def sums(
+    connection: Connection, table: Literal["refund", "topup"], status: str, tenant_id: int | None, span: tuple[int, int]
+) -> list[tuple[str, int, int]]:
+    """Of those in one status, of all dealers or of one, of these ids: currency, how many, their sum. Nothing where
+    more than LOOKED_AT would have to be looked at."""
+    whose = f"{OF_ALL} true" if tenant_id is None else "tenant_id = $4"
+    key = f"{table}_id"
+    some = (
+        f"SELECT tenant_id, amount, status FROM {table} WHERE {whose} AND {key} >= $2 AND {key} < $3 LIMIT {LOOKED_AT}"
+    )
+    sql = (
+        "SELECT currency, count(*) FILTER (WHERE status = $1)::int AS counted,"
+        " coalesce(sum(amount) FILTER (WHERE status = $1), 0)::bigint AS amount, count(*) AS looked_at"
+        f" FROM ({some}) r JOIN wallet USING (tenant_id) GROUP BY currency"
+    )
+    arguments = [status, *span, *([] if tenant_id is None else [tenant_id])]
+    rows = await (connection.fetch if tenant_id is not None else partial(fetch_all, connection))(sql, *arguments)
+    if sum(row["looked_at"] for row in rows) >= LOOKED_AT:
+        return []
+    counted, amounts = Counter[str](), Counter[str]()
+    for row in rows:
+        counted[row["currency"]] += row["counted"]
+        amounts[row["currency"]] += row["amount"]
+    return [(currency, count, amounts[currency]) for currency, count in counted.most_common() if count]
 
 
 async def topups(

@@ -8,15 +8,24 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.reports.period import Period
 from dealer_server.rules.reports.sums import DaySums, Sums
 
-KEYS: Mapping[str, str] = {"day": "day", "dealer": "tenant_id", "package": "package_code", "supplier": "supplier"}
+KEYS: Mapping[str, str] = {
+    "day": "day", "dealer": "tenant_id", "package": "package_code", "supplier": "supplier", "place": "place",
+}  # fmt: skip
 """What a report may be grouped by, and its column."""
-_TYPES: Mapping[str, str] = {"day": "date", "dealer": "bigint", "package": "text", "supplier": "text"}
+_TYPES: Mapping[str, str] = {"day": "date", "dealer": "bigint", "package": "text", "supplier": "text", "place": "text"}
 _SUMS = ", ".join(f"sum({name})::bigint AS {name}" for name in Sums._fields)
 _WORK_MEMORY = "64MB"
 """For the groups of one report: a hash in memory takes a third of the time of a sort on disk."""
 _FIRST_VALUES = 4
 """Of the first of two keys so many values are looked into, then four times as many."""
 _WANTED = "day BETWEEN $1 AND $2 AND ($3::text IS NULL OR package_code = $3) AND ($4::text IS NULL OR supplier = $4)"
+
+
+_PLACED = (
+    "(SELECT s.*, coalesce(p.place, '') AS place FROM {rows} LEFT JOIN (SELECT package_code,"
+    " document ->> 'location_code' AS place FROM package) p ON p.package_code = s.package_code) s"
+)
+"""With the place where each package works; '' of one that is not in the catalogue any more."""
 
 
 class Filter(NamedTuple):
@@ -102,6 +111,16 @@ async def names(
     return {row["tenant_id"]: row["name"] for row in tenants}, {row["package_code"]: row["name"] for row in sold}
 
 
+async def places(connection: Connection, codes: Sequence[str]) -> dict[str, str]:
+    """The names of places by their codes."""
+    rows = await connection.fetch(
+        "SELECT document ->> 'location_code' AS code, min(document ->> 'location_name') AS name FROM package"
+        " WHERE document ->> 'location_code' = ANY($1::text[]) GROUP BY 1",
+        codes,
+    )
+    return {row["code"]: row["name"] for row in rows}
+
+
 async def suppliers(connection: Connection) -> list[str]:
     """Those that a report may name."""
     rows = await connection.fetch(
@@ -131,7 +150,7 @@ async def freshness(connection: Connection, tenant_id: int | None = None) -> Fre
 def _from(wanted: Filter, by: Sequence[str]) -> str:
     """The fewest sums that come to what is asked: of months where days are not told apart."""
     dealers = wanted.tenant_id is not None or "dealer" in by
-    packages = wanted.package_code is not None or "package" in by
+    packages = wanted.package_code is not None or "package" in by or "place" in by
     tenant = f"= {wanted.tenant_id:d}" if wanted.tenant_id is not None else "> 0" if dealers else "= 0"
     months = f"FROM report_sum WHERE kind = '{'PACKAGE_MONTH' if packages else 'MONTH'}' AND tenant_id {tenant}"
     if not packages:
@@ -148,7 +167,8 @@ def _from(wanted: Filter, by: Sequence[str]) -> str:
     if "day" not in by and start < end:
         parts = [f"{months} AND day >= '{start}' AND day < '{end}'"]
         parts += [f"{days} AND day < '{start}'", f"{days} AND day >= '{end}'"]
-    return f"FROM ({' UNION ALL '.join(f'SELECT {columns} {part}' for part in parts)}) s WHERE {_WANTED}"
+    rows = f"({' UNION ALL '.join(f'SELECT {columns} {part}' for part in parts)}) s"
+    return f"FROM {_PLACED.format(rows=rows) if 'place' in by else rows} WHERE {_WANTED}"
 
 
 def _arguments(wanted: Filter) -> tuple[object, ...]:

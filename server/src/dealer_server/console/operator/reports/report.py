@@ -10,10 +10,10 @@ from dealer_server.console.shared.request_context import Download, Html, Request
 from dealer_server.store.reports import report
 
 REPORTS = "/console/reports"
-KEYS = ("day", "dealer", "package", "supplier")
+KEYS = ("day", "dealer", "package", "place", "supplier")
 COLUMNS = {
     "sold": "sold", "revenue": "revenue", "refunded": "refunded", "refunds": "refunds", "costed": "purchasesWithCost",
-    "cost": "cost", "margin": "margin",
+    "cost": "cost", "margin": "margin", "margin_percent": "marginPercent",
 }  # fmt: skip
 
 
@@ -69,8 +69,11 @@ def _packages(context: RequestContext, asked: Question, group: Group) -> str:
 
 
 def _orders(asked: Question, group: Group) -> str:
-    """The list of the orders that a row is the sum of, as far as that list filters."""
+    """The list of the orders that a row is the sum of, as far as that list filters; it knows no places, of which there
+    are packages."""
     keys, wanted = group.keys, asked.wanted
+    if keys.get("place"):
+        return params.address("/console/packages", {"region": keys["place"]})
     days = {"from": keys["day"].isoformat(), "to": keys["day"].isoformat()} if "day" in keys else None
     dealer, package = keys.get("dealer", wanted.tenant_id), keys.get("package", wanted.package_code)
     query = {"dealer": dealer, "package": package, **(days or reports.days_query(wanted.period))}

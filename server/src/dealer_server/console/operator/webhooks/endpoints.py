@@ -1,6 +1,7 @@
 """How do dealers' endpoints answer? All of them, the worst first; and one with its history."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.shared import params, words
@@ -10,6 +11,7 @@ from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.request_context import Html, NotFound, RequestContext
 from dealer_server.console.shared.timeline import event_text
+from dealer_server.db.connection import Connection
 from dealer_server.rules import dates, period
 from dealer_server.rules.incidents.receiver import ORDER, Health, health
 from dealer_server.rules.period import Period
@@ -75,8 +77,7 @@ async def show_endpoint(context: RequestContext) -> Html:
             raise NotFound
         history = rules.history(await answers.hours(connection, tenant_id, of.start), of)
         today = (await answers.of_dealers(connection, [tenant_id], day(context).start)).get(tenant_id, Answered())
-        latency = await answers.latency(connection, tenant_id, of.start)
-        failures = await answers.last_failures(connection, tenant_id, of.start)
+        causes = await _causes(connection, tenant_id, of)
         if not faults:
             wanted = Wanted(tenant_id, start=of.start, answer=chosen)
             seen = params.number(context.query, "before")
@@ -101,9 +102,7 @@ async def show_endpoint(context: RequestContext) -> Html:
             (TITLES[name], params.address(path, {"range": name, "answer": chosen}), of.name == name) for name in RANGES
         ],
         history=history,
-        latency=latency,
-        failures={rules.word(one.http_status, one.error): one for one in failures},
-        advice=rules.advice,
+        **causes,
         options=options(chosen or "", [one.filter for one in history.answers]),
         chosen=chosen or "",
         faults=faults,
@@ -112,6 +111,16 @@ async def show_endpoint(context: RequestContext) -> Html:
         pager=params.pager(context, path, found.next, shown=len(found.rows), word="delivery"),
         path=path,
     )
+
+
+async def _causes(connection: Connection, tenant_id: int, of: Period) -> dict[str, Any]:
+    """How long attempts took, and the last one of each way to fail."""
+    failures = await answers.last_failures(connection, tenant_id, of.start)
+    return {
+        "latency": await answers.latency(connection, tenant_id, of.start),
+        "failures": {rules.word(one.http_status, one.error): one for one in failures},
+        "advice": rules.advice,
+    }
 
 
 def answer_faults(query: Mapping[str, str]) -> dict[str, str]:
