@@ -35,7 +35,7 @@ DELIVERY = "/console/deliveries/{tenant_id}/{delivery_id}"
 STATES: tuple[DeliveryState, ...] = get_args(DeliveryState)
 FINISHED: tuple[str, ...] = get_args(Resendable)
 TABS: tuple[tuple[str, DeliveryState], ...] = (("Retrying", "RETRY"), ("Failed", "FAILED"), ("Delivered", "DELIVERED"))
-TRIED = ("Had failed attempts", {"attempts": "failed"})
+TRIED = ("Had errors", {"attempts": "failed"})
 FILTERS = ("attempts", "dealer", "status", "event", "answer", "from", "to")
 WORST = 3
 """Endpoints above the log."""
