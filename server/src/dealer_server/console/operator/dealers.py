@@ -8,7 +8,7 @@ import msgspec
 
 from dealer_server.console.find import choice, dates, files, tabs
 from dealer_server.console.operator.dealer_page import figures
-from dealer_server.console.operator.dealer_page.figures import ListedDealer, Sales
+from dealer_server.console.operator.dealer_page.figures import ExportedDealer, Sales
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.shared import keys, params, reports, statement, uses
 from dealer_server.console.shared.calls import blaming, call
@@ -56,7 +56,7 @@ COLUMNS = ("-turnover", "name", "-balance", "-orders")
 MOST_DEALERS = 100_000
 TABS: tuple[tuple[str, Status], ...] = (("Active", "ACTIVE"), ("Suspended", "DISABLED"), ("Low balance", "LOW"))
 STATUSES: tuple[Status, ...] = get_args(Status)
-CELLS: Mapping[str, Callable[[ListedDealer], str]] = {
+CELLS: Mapping[str, Callable[[ExportedDealer], str]] = {
     "tenantId": lambda one: str(one.row.tenant_id),
     "dealer": lambda one: one.row.name,
     "status": lambda one: one.row.status,
@@ -135,9 +135,9 @@ async def export_dealers(context: RequestContext) -> Download:
     """All dealers of the list, in its order; who takes the file is in the audit log."""
     await params.record_export(context, "dealers.export", None, ("q", "status"))
 
-    async def read(connection: Connection, seen: int | None, size: int) -> ListPage[ListedDealer]:
+    async def read(connection: Connection, seen: int | None, size: int) -> ListPage[ExportedDealer]:
         rows = await _listed(connection, context, seen or 0, size)
-        found = await figures.of_rows(connection, rows, context.now)
+        found = await figures.exported(connection, rows, context.now)
         return ListPage(found, (seen or 0) + size if len(rows) == size else None)
 
     return files.download(context, "dealers", CELLS, read)

@@ -22,6 +22,11 @@ SHORT_DAYS, LONG_DAYS = 7, 60
 """A balance that lasts no longer needs attention; one that lasts longer is not told of."""
 
 
+class ExportedDealer(NamedTuple):
+    row: DealerRow
+    health: Health
+
+
 class ListedDealer(NamedTuple):
     """`days_left`: None where nothing was spent lately, or it lasts long. `numbers`: its revenue of 30 days."""
 
@@ -68,6 +73,11 @@ async def of_rows(connection: Connection, rows: Sequence[DealerRow], now: dateti
         return ListedDealer(row, word(row, answered), sold, numbers, left)
 
     return [listed(row) for row in rows]
+
+
+async def exported(connection: Connection, rows: Sequence[DealerRow], now: datetime) -> list[ExportedDealer]:
+    answered = await endpoint_answers(connection, [row.tenant_id for row in rows], now)
+    return [ExportedDealer(row, word(row, answered)) for row in rows]
 
 
 def word(row: DealerRow, answered: Mapping[int, Answered]) -> Health:
