@@ -62,7 +62,7 @@ def test_each_order_was_a_call_that_wrote_and_none_of_its_questions_lies_ahead()
     assert [call.at for call in made] == sorted(call.at for call in made) and made[-1].at <= NOW
     assert sum(call.writes for call in made) == len(orders) < len(made) / 2
     assert sum(sum(spread) for spread in calls.spreads(made).values()) == len(made)
-    served = calls.served(history.DEMO, 1, made)
+    served = calls.served(history.DEMO, 1, "ak_test_1", made)
     assert len({call.request_id for call in served}) == len({call.trace_id for call in served}) == len(made)
     assert [call.at for call in calls.made(orders, NOW)] == [call.at for call in made]
 

@@ -118,7 +118,7 @@ class Gateway:
             writing = route.writes
             answer = await route.run(caller, call)
             lines, parts = dialect.succeeded(answer, trace, request_id, allowance)
-            status, served = 200, (caller.tenant_id, len(body), sum(map(len, parts)))
+            status, served = 200, (caller.tenant_id, body, sum(map(len, parts)))
         except ClientGone:
             return
         except Exception as error:

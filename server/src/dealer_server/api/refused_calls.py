@@ -28,6 +28,8 @@ from dealer_server.rules.access import access
 from dealer_server.rules.refusal import AppKeyUnknown, RateExceeded, Refusal
 from dealer_server.store.console import api_log
 from dealer_server.store.console.api_log import UNSIGNED, RefusedCall, Step
+from dealer_server.store.tenants import call_hour
+from dealer_server.store.tenants.call_hour import CallHour
 from esim_dealer.wire.operations import SMS
 
 PER_KEY = 50  # calls whose signature was checked, and as many others
@@ -202,12 +204,20 @@ class CallLog:
             await api_log.hurry(connection)
             if calls or lost:
                 await api_log.write(connection, calls, lost)
+                await call_hour.add(connection, _hours(calls, lost, self._clock()))
             if steps:
                 await api_log.record_steps(connection, steps, self._clock())
 
     async def _tenant(self, app_key: str) -> int | None:
         caller = self._cache.caller(app_key) or await self._cache.load_caller(app_key)
         return None if caller is None else caller.tenant_id
+
+
+def _hours(calls: Sequence[RefusedCall], lost: Mapping[int, int], now: datetime) -> list[CallHour]:
+    """How many calls of each dealer these are, those that are not kept too."""
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    counts = Counter(call.tenant_id for call in calls) + Counter(lost)
+    return [CallHour(tenant_id, hour, refused=count) for tenant_id, count in sorted(counts.items())]
 
 
 def _headers(received: Sequence[tuple[bytes, bytes]]) -> str:

@@ -1,7 +1,7 @@
 """Which calls of a dealer succeeded? A sample of them, for the dealer's developers.
 
 Of each dealer the first few calls of a second are kept, and all are counted. A task writes them about once a second. No
-body is kept, and no header but the request id.
+body is kept but the number that names the order or eSIM, and no header but the AppKey and the request id.
 """
 
 import asyncio
@@ -19,8 +19,9 @@ from dealer_server.api.background_flush import background_flush
 from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
-from dealer_server.rules.access import access
-from dealer_server.store.tenants import served_call
+from dealer_server.rules.access import access, call_subject
+from dealer_server.store.tenants import call_hour, served_call
+from dealer_server.store.tenants.call_hour import CallHour
 from dealer_server.store.tenants.served_call import ServedCall
 
 PER_DEALER = 5  # calls that are kept of a dealer until they are written
@@ -53,11 +54,12 @@ class CallSample:
         trace: bytes,
         began: float,
         tenant_id: int,
-        body_bytes: int,
+        body: bytes,
         answer_bytes: int,
     ) -> None:
         """`began`: when its last byte came, by perf_counter."""
         client, request_id = scope.get("client"), head.values[authenticate.REQUEST_ID]
+        app_key, (subject_kind, subject) = head.values[authenticate.ACCESS_CODE], call_subject.of_body(body)
         self._waiting.append(
             ServedCall(
                 tenant_id=tenant_id,
@@ -67,8 +69,11 @@ class CallSample:
                 trace_id=trace.decode(),
                 address=access.client_address(client[0] if client else "", head.forwarded_for, self._trusted),
                 microseconds=min(int((perf_counter() - began) * 1_000_000), 2**31 - 1),
-                body_bytes=body_bytes,
+                body_bytes=len(body),
                 answer_bytes=answer_bytes,
+                app_key="" if app_key is None else app_key.decode(),
+                subject_kind=subject_kind,
+                subject=subject,
             )
         )
         self._flush_needed.set()
@@ -94,9 +99,11 @@ class CallSample:
         self._carried = Counter({tenant_id: count for tenant_id, count in served.items() if tenant_id not in tenants})
         if not kept:
             return
+        hour = self._clock().replace(minute=0, second=0, microsecond=0)
         try:
             async with self._database.transaction() as connection:
                 await served_call.write(connection, kept, {tenant_id: served[tenant_id] for tenant_id in tenants})
+                await call_hour.add(connection, [CallHour(one, hour, served[one]) for one in sorted(tenants)])
         except DatabaseLost:
             pass
         except Exception as error:

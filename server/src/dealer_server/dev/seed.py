@@ -128,7 +128,11 @@ async def _create(
 async def _write_calls(connection: Connection, made: Sequence[_Made], now: datetime) -> None:
     of_each = [calls.made(one.orders, now) for one in made]
     callers = [
-        PastCaller(one.app_key, calls.served(one.dealer, one.tenant_id, own))
+        PastCaller(
+            one.app_key,
+            calls.served(one.dealer, one.tenant_id, one.app_key, own),
+            calls.refused(one.dealer, one.tenant_id, one.app_key, own),
+        )
         for one, own in zip(made, of_each, strict=True)
     ]
     await past_calls.write(connection, callers, calls.spreads(call for own in of_each for call in own))

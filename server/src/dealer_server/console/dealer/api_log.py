@@ -1,8 +1,8 @@
 """A dealer's own calls: those refused, and a sample of the others."""
 
 from dealer_server.console.find import dates
-from dealer_server.console.shared import api_log
-from dealer_server.console.shared.api_log import Log
+from dealer_server.console.shared.api_log import listing, refused, served
+from dealer_server.console.shared.api_log.words import Log
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
 from dealer_server.console.shared.request_context import Html, RequestContext
@@ -11,23 +11,23 @@ API_LOG = "/console/api-log"
 
 
 @page(API_LOG, DEALER_DEVELOPERS, "api_log.html", MenuEntry("API log", "list-search", 140))
-async def refused_calls(context: RequestContext) -> Html:
-    return await api_log.show_log(context, _log(context), dates=dates.of(context, API_LOG))
+async def calls(context: RequestContext) -> Html:
+    return await listing.show_log(context, _log(context), dates=dates.of(context, API_LOG))
 
 
-@page(f"{API_LOG}/served", DEALER_DEVELOPERS, "api_served.html")
-async def served_calls(context: RequestContext) -> Html:
-    return await api_log.show_served(context, _log(context))
+@page(f"{API_LOG}/succeeded/{{number}}", DEALER_DEVELOPERS, "served.html")
+async def served_call(context: RequestContext) -> Html:
+    return await served.show_call(context, _log(context))
 
 
 @page(f"{API_LOG}/{{number}}", DEALER_DEVELOPERS, "refused.html")
 async def refused_call(context: RequestContext) -> Html:
-    return await api_log.show_call(context, _log(context))
+    return await refused.show_call(context, _log(context))
 
 
 @action(f"{API_LOG}/{{number}}/compare", DEALER_DEVELOPERS, "refused.html")
 async def compare(context: RequestContext) -> Html:
-    return await api_log.compare(context, _log(context))
+    return await refused.compare(context, _log(context))
 
 
 def _log(context: RequestContext) -> Log:

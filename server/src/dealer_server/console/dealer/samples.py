@@ -2,10 +2,9 @@
 
 import shlex
 
+from dealer_server.console.shared.api_log.curl import VARIABLE, call_curl
 from dealer_server.console.shared.webhook_headers import delivery_headers
 from dealer_server.store.webhooks.log import Delivery
-
-VARIABLE = "ESIM_DEALER_APP_SECRET"
 
 
 def webhook_curl(delivery: Delivery, app_key: str, url: str, body: str) -> str:
@@ -33,20 +32,7 @@ curl --include {shlex.quote(url or "https://example.com/webhooks")} \\
 
 def first_calls(base_url: str, app_key: str) -> list[tuple[str, str, str]]:
     """A call of /account/balance: id, language and code. The AppSecret is read from the environment."""
-    curl = f"""\
-export {VARIABLE}=…
-app_key={app_key}
-timestamp=$(date +%s)000; request_id=$(openssl rand -hex 16); body='{{}}'
-signature=$(printf '%s' "$timestamp$request_id$app_key$body" |
-  openssl dgst -sha256 -hmac "${VARIABLE}" | sed 's/^.* //')
-curl {base_url}/open-api/v1/account/balance \\
-  --header 'Content-Type: application/json' \\
-  --header "RT-AccessCode: $app_key" \\
-  --header "RT-RequestID: $request_id" \\
-  --header "RT-Timestamp: $timestamp" \\
-  --header "X-Signature: $signature" \\
-  --data-raw "$body"
-"""
+    curl = call_curl(f"{base_url}/open-api/v1/account/balance", app_key, "{}")
     python = f"""\
 import os
 

@@ -4,7 +4,7 @@ Anybody who knows an AppKey, which is no secret, can send calls that are refused
 of their own, so that they push no signed call out of the log.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -40,16 +40,25 @@ class RefusedCall(NamedTuple):
     body_sha256: str | None
 
 
-class RefusedCallRow(NamedTuple):
-    """A refused call in a list."""
+class CallRow(NamedTuple):
+    """A call in a list. `code`: "" of one that succeeded. `microseconds`: None of one that was refused. `body_head`: of
+    one that was refused. `subject`: see ServedCall; of one that succeeded. `total`: how many calls fit; `left`: how
+    many of them are not newer than the page."""
 
     number: int
     at: datetime
     path: str
     code: str
-    failed: str
     message: str
     address: str
+    app_key: str
+    request_id: str | None
+    microseconds: int | None
+    body_head: bytes | None
+    subject_kind: str
+    subject: str
+    total: int
+    left: int
 
 
 _COLUMNS = ", ".join(RefusedCall._fields)
@@ -104,38 +113,82 @@ async def write(connection: Connection, calls: Sequence[RefusedCall], dropped: M
     await connection.execute(_WRITE, *columns, list(UNSIGNED), list(lost), list(lost.values()))
 
 
+Outcome = Literal["refused", "succeeded"]
+
+
 class CallFilter(NamedTuple):
-    """Which calls: all that is given must match. From `start` on, and before `end`."""
+    """Which calls: all that is given must match. From `start` on, and before `end`. `named`: one of its ids, or the
+    number that names what it was about."""
 
     code: str | None = None
     path: str | None = None
     start: datetime | None = None
     end: datetime | None = None
+    outcome: Outcome | None = None
+    named: str | None = None
+
+
+_CALLS = f"""
+WITH call AS (
+    SELECT number, at, path, code, message, address, app_key, request_id, NULL::integer AS microseconds, body_head,
+        '' AS subject_kind, '' AS subject
+    FROM refused_call WHERE tenant_id = $1 AND $6::text IS DISTINCT FROM 'succeeded' AND ($2::text IS NULL OR code = $2)
+        AND ($7::text IS NULL OR $7 IN (request_id, trace_id) OR position(convert_to($7, 'UTF8') IN body_head) > 0)
+    UNION ALL
+    SELECT number, at, path, '', '', address, app_key, request_id, microseconds, NULL, subject_kind, subject
+    FROM served_call WHERE tenant_id = $1 AND $6::text IS DISTINCT FROM 'refused' AND $2::text IS NULL
+        AND ($7::text IS NULL OR $7 IN (request_id, trace_id, subject))
+), fitting AS (
+    SELECT *, count(*) OVER () AS total FROM call
+    WHERE ($3::text IS NULL OR path = $3) AND ($4::timestamptz IS NULL OR at >= $4)
+        AND ($5::timestamptz IS NULL OR at < $5)
+)
+SELECT {", ".join(name for name in CallRow._fields if name != "left")}, count(*) OVER () AS left FROM fitting
+WHERE ($8::timestamptz IS NULL OR at < $8) ORDER BY at DESC FETCH FIRST $9 ROWS WITH TIES
+"""
 
 
 async def list_calls(
-    connection: Connection, tenant_id: int, filters: CallFilter, before: int | None, limit: int
-) -> Sequence[RefusedCallRow]:
-    """Newest first; at most 1 000 rows are scanned."""
-    rows = await connection.fetch(
-        "SELECT number, at, path, code, failed, message, address FROM refused_call WHERE tenant_id = $1"
-        " AND ($2::text IS NULL OR code = $2) AND ($3::text IS NULL OR path = $3)"
-        " AND ($4::timestamptz IS NULL OR at >= $4) AND ($5::timestamptz IS NULL OR at < $5)"
-        " AND ($6::bigint IS NULL OR number < $6) ORDER BY number DESC LIMIT $7",
+    connection: Connection, tenant_id: int, filters: CallFilter, before: datetime | None, limit: int
+) -> Sequence[CallRow]:
+    """Newest first, those that were refused and those that succeeded. More than `limit` where the last ones are of one
+    moment. At most as many rows are scanned as are kept of both, 1 500."""
+    rows = await connection.fetch(_CALLS, tenant_id, *filters, before, limit)
+    return [CallRow(**row) for row in rows]
+
+
+class Kept(NamedTuple):
+    """How many calls are kept, and of those that succeeded since a time: how long half of them took at most, and 95 %,
+    in microseconds; None where there are none."""
+
+    refused: int
+    succeeded: int
+    median: float | None
+    slow: float | None
+
+
+async def kept(connection: Connection, tenant_id: int, since: datetime) -> Kept:
+    row = await connection.fetchrow(
+        "SELECT (SELECT count(*) FROM refused_call WHERE tenant_id = $1) AS refused, count(*) AS succeeded,"
+        " percentile_cont(0.5) WITHIN GROUP (ORDER BY microseconds) FILTER (WHERE at >= $2) AS median,"
+        " percentile_cont(0.95) WITHIN GROUP (ORDER BY microseconds) FILTER (WHERE at >= $2) AS slow"
+        " FROM served_call WHERE tenant_id = $1",
         tenant_id,
-        *filters,
-        before,
-        limit,
+        since,
     )
-    return [RefusedCallRow(**row) for row in rows]
+    assert row is not None, "an aggregate has a row"
+    return Kept(**row)
 
 
-async def paths(connection: Connection, tenant_id: int) -> Sequence[tuple[str, int]]:
+async def paths(connection: Connection, tenant_id: int, outcome: Outcome | None) -> Sequence[tuple[str, int]]:
     """The paths of the calls that are kept, with how many there are of each."""
     rows = await connection.fetch(
-        "SELECT path, count(*) AS calls FROM refused_call WHERE tenant_id = $1 GROUP BY path"
-        " ORDER BY calls DESC, path LIMIT 50",
+        "SELECT path, count(*) AS calls FROM ("
+        " SELECT path FROM refused_call WHERE tenant_id = $1 AND $2::text IS DISTINCT FROM 'succeeded'"
+        " UNION ALL SELECT path FROM served_call WHERE tenant_id = $1 AND $2::text IS DISTINCT FROM 'refused') call"
+        " GROUP BY path ORDER BY calls DESC, path LIMIT 50",
         tenant_id,
+        outcome,
     )
     return [(row["path"], row["calls"]) for row in rows]
 
@@ -182,3 +235,13 @@ async def record_steps(connection: Connection, steps: Iterable[tuple[int, Step]]
 async def steps(connection: Connection, tenant_id: int) -> Mapping[Step, datetime]:
     rows = await connection.fetch("SELECT step, done_at FROM first_run WHERE tenant_id = $1", tenant_id)
     return {row["step"]: row["done_at"] for row in rows}
+
+
+async def orders_named(connection: Connection, tenant_id: int, transaction_ids: Collection[str]) -> Mapping[str, int]:
+    """The orders that the dealer gave these transactionIds."""
+    rows = await connection.fetch(
+        "SELECT transaction_id, order_id FROM orders WHERE tenant_id = $1 AND transaction_id = ANY($2::text[])",
+        tenant_id,
+        sorted(transaction_ids),
+    )
+    return {row["transaction_id"]: row["order_id"] for row in rows}

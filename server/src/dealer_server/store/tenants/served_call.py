@@ -12,7 +12,8 @@ KEPT = 500
 
 
 class ServedCall(NamedTuple):
-    """`microseconds`: from its last byte to its answer."""
+    """`microseconds`: from its last byte to its answer. `subject`: the value of the parameter `subject_kind`, such as
+    transactionId; both are "" where it names nothing."""
 
     tenant_id: int
     at: datetime
@@ -23,24 +24,14 @@ class ServedCall(NamedTuple):
     microseconds: int
     body_bytes: int
     answer_bytes: int
-
-
-class ServedCallRow(NamedTuple):
-    """A call in a list."""
-
-    number: int
-    at: datetime
-    path: str
-    request_id: str
-    trace_id: str
-    address: str
-    microseconds: int
-    body_bytes: int
-    answer_bytes: int
+    app_key: str = ""
+    subject_kind: str = ""
+    subject: str = ""
 
 
 _COLUMNS = ", ".join(ServedCall._fields)
-_TYPES = ("bigint", "timestamptz", "text", "text", "text", "text", "integer", "integer", "integer")
+_TYPES = ("bigint", "timestamptz", "text", "text", "text", "text", "integer", "integer", "integer", "text", "text",
+          "text")  # fmt: skip
 _ARRAYS = ", ".join(f"${at}::{kind}[]" for at, kind in enumerate(_TYPES, 1))
 _REPLACED = ", ".join(f"{name} = excluded.{name}" for name in ("number", *ServedCall._fields) if name != "tenant_id")
 # Counters are locked in tenant order, as those of refused calls are. Of two that come to one slot the newer one stays.
@@ -49,7 +40,7 @@ WITH call AS (
     SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY nth) AS turn
     FROM unnest({_ARRAYS}) WITH ORDINALITY AS call({_COLUMNS}, nth)
 ), fresh AS (
-    SELECT * FROM unnest($10::bigint[], $11::bigint[], $12::bigint[]) AS fresh(tenant_id, served, kept)
+    SELECT * FROM unnest($13::bigint[], $14::bigint[], $15::bigint[]) AS fresh(tenant_id, served, kept)
 ), counted AS (
     INSERT INTO served_count AS c (tenant_id, served, kept) SELECT * FROM fresh ORDER BY tenant_id
     ON CONFLICT (tenant_id) DO UPDATE SET served = c.served + excluded.served, kept = c.kept + excluded.kept
@@ -74,38 +65,12 @@ async def write(connection: Connection, calls: Sequence[ServedCall], served: Map
     await connection.execute(_WRITE, *columns, list(kept), [served[one] for one in kept], list(kept.values()))
 
 
-async def list_calls(
-    connection: Connection,
-    tenant_id: int,
-    path: str | None,
-    before: int | None,
-    limit: int,
-    start: datetime | None = None,
-    end: datetime | None = None,
-) -> Sequence[ServedCallRow]:
-    """Newest first; at most as many rows are scanned as are kept."""
-    rows = await connection.fetch(
-        f"SELECT {', '.join(ServedCallRow._fields)} FROM served_call WHERE tenant_id = $1"
-        " AND ($2::text IS NULL OR path = $2) AND ($3::bigint IS NULL OR number < $3)"
-        " AND ($5::timestamptz IS NULL OR at >= $5) AND ($6::timestamptz IS NULL OR at < $6)"
-        " ORDER BY number DESC LIMIT $4",
-        tenant_id,
-        path,
-        before,
-        limit,
-        start,
-        end,
+async def find(connection: Connection, tenant_id: int, number: int) -> ServedCall | None:
+    """None also where newer calls replaced it. At most as many rows are scanned as are kept."""
+    row = await connection.fetchrow(
+        f"SELECT {_COLUMNS} FROM served_call WHERE tenant_id = $1 AND number = $2", tenant_id, number
     )
-    return [ServedCallRow(**row) for row in rows]
-
-
-async def paths(connection: Connection, tenant_id: int) -> Sequence[tuple[str, int]]:
-    """The paths of the calls that are kept, with how many there are of each."""
-    rows = await connection.fetch(
-        "SELECT path, count(*) AS calls FROM served_call WHERE tenant_id = $1 GROUP BY path ORDER BY calls DESC, path",
-        tenant_id,
-    )
-    return [(row["path"], row["calls"]) for row in rows]
+    return ServedCall(**row) if row else None
 
 
 async def served(connection: Connection, tenant_id: int) -> int:

@@ -1,0 +1,1 @@
+"""The log of a dealer's API calls."""

@@ -1,0 +1,90 @@
+"""Which calls did a dealer make lately? Those refused, a sample of the others, and how many there were by the hour.
+
+dealer/api_log.py and operator/api_log.py declare the pages.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dealer_server.console.shared import hours, params
+from dealer_server.console.shared.api_log import subjects
+from dealer_server.console.shared.api_log.words import MEANINGS, SLOW_MS, Log, meaning, operation, place
+from dealer_server.console.shared.hours import Hour
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.rendering import many
+from dealer_server.console.shared.request_context import Html, RequestContext
+from dealer_server.store.console import api_log
+from dealer_server.store.console.api_log import KEPT, CallFilter, CallRow, Outcome
+from dealer_server.store.tenants import call_hour, credential, served_call
+
+OUTCOMES: tuple[Outcome, ...] = ("refused", "succeeded")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
+    """`shown`: what else the template needs."""
+    query, now = context.query, context.now
+    outcome: Outcome | None = params.one_of(query, "result", OUTCOMES)
+    filters = CallFilter(
+        params.text(query, "code"),
+        params.text(query, "path"),
+        params.day(query, "from"),
+        params.day(query, "to", after=True),
+        outcome,
+        params.text(query, "q"),
+    )
+    async with context.parts.database.connection() as connection:
+        codes = await api_log.codes(connection, log.tenant_id)
+        paths = await api_log.paths(connection, log.tenant_id, outcome)
+        calls = await api_log.list_calls(connection, log.tenant_id, filters, _before(context), PAGE_SIZE)
+        about = await subjects.of_calls(connection, log.tenant_id, ((one.path, subjects.named(one)) for one in calls))
+        kept = await api_log.kept(connection, log.tenant_id, hours.first_hour(now))
+        found = await call_hour.since(connection, log.tenant_id, hours.first_hour(now))
+        served = await served_call.served(connection, log.tenant_id)
+        keys = await credential.of_tenant(connection, log.tenant_id)
+    return Html(
+        log=log,
+        outcome=outcome or "",
+        calls=list(zip(calls, about, strict=True)),
+        counts={"": kept.refused + kept.succeeded, "refused": kept.refused, "succeeded": kept.succeeded},
+        kept=kept,
+        most_refused=KEPT,
+        most_served=served_call.KEPT,
+        served=served,
+        day=hours.last_day((Hour(one.hour, one.served, one.refused) for one in found), now),
+        codes=[("", "Any reason"), *((word, f"{meaning(word)}, {many(count, 'call')}") for word, count in codes)],
+        paths=[("", "Any operation"), *((path, _choice(path, count)) for path, count in paths)],
+        meanings=MEANINGS,
+        operation=operation,
+        place=place,
+        key_names={key.app_key: key.name for key in keys if key.name},
+        slow=SLOW_MS,
+        filters=filters,
+        faults=params.faults(query),
+        pages=params.pager(
+            context, log.path, _following(calls), shown=len(calls), word="call", total=calls[0].total if calls else None
+        ),
+        **shown,
+    )
+
+
+def _choice(path: str, count: int) -> str:
+    """Place an order (/esim/order), 12 calls."""
+    words = operation(path)
+    return f"{words} ({place(path)}), {many(count, 'call')}" if words else f"{place(path)}, {many(count, 'call')}"
+
+
+def _before(context: RequestContext) -> datetime | None:
+    """The moment that a page continues before; pages name it in microseconds."""
+    number = params.number(context.query, "before")
+    try:
+        return None if number is None else _EPOCH + number * _MICROSECOND
+    except OverflowError:
+        return None
+
+
+def _following(calls: Sequence[CallRow]) -> int | None:
+    """None on the last page."""
+    return (calls[-1].at - _EPOCH) // _MICROSECOND if calls and calls[0].left > len(calls) else None
