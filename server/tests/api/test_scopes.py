@@ -27,6 +27,7 @@ UNRELATED = {
     "credential_use",
     "refused_call",
     "refused_count",
+    "call_hour",
     "api_minute",
     "request_id",
     "first_run",

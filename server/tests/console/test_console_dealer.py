@@ -22,22 +22,27 @@ import httpx2
 import pytest
 
 from dealer_server import clock
+from dealer_server.api.refused_calls import CallLog
 from dealer_server.api.result_codes import RESULT_CODES
 from dealer_server.console import routing
-from dealer_server.console.shared import api_log
+from dealer_server.console.shared.api_log import words
 from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.operations.cache import Cache
 from dealer_server.operations.tenants.credentials import view_secret
 from dealer_server.operations.users import accounts
+from dealer_server.rules import refusal
 from dealer_server.rules.esim import qr
 from dealer_server.rules.orders.bulk import BulkLine
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.orders import bulk
 from esim_dealer.webhook import verify
 from esim_dealer.wire.events import EVENTS
+from esim_dealer.wire.operations import OPERATIONS
 from support.api_client import ApiClient, Service, http_client
 from support.browser import PASSWORDS
 from support.browser import Browser as Operator
 from support.console.operator_pages import failed_for_good
+from support.console.refused_calls import refuse
 from support.money.refunds import bought, query
 from support.money.refunds import profiles as profiles_of
 from support.patience import PATIENCE
@@ -721,7 +726,37 @@ async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_
 
 
 def test_every_result_code_has_its_words():
-    assert api_log.MEANINGS.keys() == RESULT_CODES.keys() - {"000000"}
+    assert words.MEANINGS.keys() == RESULT_CODES.keys() - {"000000"}
+
+
+def test_every_operation_has_its_words():
+    assert words.OPERATIONS.keys() == {operation.path for operation in OPERATIONS}
+
+
+async def test_the_api_log_says_what_each_call_was_about_and_goes_back_and_forth(
+    service: Service, people: People, dealer: ApiClient
+):
+    order = (await dealer.order(transaction_id="booking-7")).data
+    await dealer.post("/esim/query", {"orderNo": "D1"})
+    log = "/console/api-log"
+    text = await until(people["developer"], f"{log}?q=booking-7", "Place an order")
+    assert f'href="/console/orders/{order["orderNo"]}"' in text and ">booking-7</a>" in text and "1 call<" in text
+    text = await until(people["developer"], f"{log}?q=D1&result=refused", "Read an order")
+    assert re.search(r"<span[^>]*>D1</span>", text), "an order that is not there leads nowhere"
+    memory = await Cache.open(service.database)
+    await memory.load_caller(dealer.app_key)
+    for _ in range(60):
+        calls = CallLog(service.database, memory, clock.now, ())
+        refuse(calls, dealer.app_key, why=refusal.OrderNotFound())
+        async with calls.running():  # which writes at its end
+            pass
+    first = await people["developer"].get(f"{log}?result=refused")
+    following = re.search(r'rel="next" href="([^"]+)"', first)
+    assert following
+    second = await people["developer"].get(html.unescape(following[1]))
+    numbers = [re.findall(rf'data-href="{log}/(\d+)"', text) for text in (first, second)]
+    assert len(numbers[0]) >= 50 and len({*numbers[0], *numbers[1]}) == len(numbers[0]) + len(numbers[1]) >= 51
+    assert 'rel="prev"' in second
 
 
 async def test_a_usual_mistake_in_signing_is_named(people: People, dealer: ApiClient):

@@ -21,7 +21,7 @@ ON_THE_COORDINATOR = {
     *("dev_mail", "mail_confirmation", "password_reset", "search_page", "search_progress"),
     *("notice", "notice_condition", "notice_content", "notice_delivery", "notice_setting", "notice_url"),
     *("overview_hour", "report_all", "report_day", "report_rebuild", "report_sum", "wallet_day"),
-    *("refused_call", "refused_count", "served_call", "served_count", "tenant_change"),
+    *("refused_call", "refused_count", "served_call", "served_count", "call_hour", "tenant_change"),
     *("retention", "retention_cursor", "retention_postponed"),
     *("iccid_range", "route", "stock_profile", "supplier_event", "supplier_health", "supplier_outage"),
     *("rt_validity", "webhook_hour", "webhook_job"),

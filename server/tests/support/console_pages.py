@@ -97,7 +97,8 @@ PAGES: tuple[Seen, ...] = (
     Seen("operator", "/console/reports", "by=dealer&then=package"),
     Seen("operator", "/console/reports", "dealer=1"),
     Seen("operator", "/console/dealers/{tenant_id}/statements/{month}"),
-    Seen("operator", "/console/dealers/{tenant_id}/api-log/served", "path=none", pictured=False),  # it counts calls
+    Seen("operator", "/console/dealers/{tenant_id}/api-log", "path=none", pictured=False),  # it counts calls
+    Seen("operator", "/console/dealers/{tenant_id}/api-log/succeeded/1", pictured=False),  # it says how long it took
     Seen("operator", "/console/profiles/{number}", things=PROFILE),
     Seen("operator", "/console/profiles/{number}/code", things=PROFILE),
     Seen("operator", "/console/profiles/{number}/sms", things=PROFILE),
@@ -143,7 +144,8 @@ PAGES: tuple[Seen, ...] = (
     Seen("clerk", "/console/credentials", status=403),
     *_of("newcomer", "/console", "/console/orders", "/console/profiles", "/console/wallet", "/console/wallet/topups"),
     *_of("newcomer", "/console/reports", "/console/wallet/statements"),
-    *_of("newcomer", "/console/api-log/served"),
+    Seen("dealer", "/console/api-log/succeeded/1", pictured=False),
+    Seen("newcomer", "/console/api-log", "result=refused"),
     *_of("newcomer", "/console/webhooks", "/console/api-log", "/console/credentials", "/console/brand"),
     *_of("invited", "/console/account/password"),
     *_of("nobody", "/console/sign-in"),

@@ -7,17 +7,17 @@ from dealer_server.api.authenticate import read_head
 from dealer_server.api.refused_calls import CallLog
 from dealer_server.rules import refusal
 from dealer_server.store.console import api_log as rows
-from dealer_server.store.console.api_log import KEPT, CallFilter, RefusedCallRow
+from dealer_server.store.console.api_log import KEPT, CallFilter, CallRow
 from support.api_client import ApiClient, Service
 from support.patience import PATIENCE
 
 
-async def kept(service: Service, client: ApiClient, count: int) -> Sequence[RefusedCallRow]:
+async def kept(service: Service, client: ApiClient, count: int) -> Sequence[CallRow]:
     """A dealer's refused calls, newest first, once there are so many."""
     async with asyncio.timeout(PATIENCE):
         while True:
             async with service.database.connection() as connection:
-                found = await rows.list_calls(connection, client.tenant_id, CallFilter(), None, KEPT)
+                found = await rows.list_calls(connection, client.tenant_id, CallFilter(outcome="refused"), None, KEPT)
             if len(found) >= count:
                 return found
             await asyncio.sleep(0.02)

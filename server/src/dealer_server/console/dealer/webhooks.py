@@ -1,12 +1,11 @@
 """A dealer's webhooks: the callback URL, a test event, and every delivery with its attempts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import NamedTuple, get_args
 
 from dealer_server.console.dealer import findings, samples
 from dealer_server.console.find import dates
-from dealer_server.console.shared import params
+from dealer_server.console.shared import hours, params
 from dealer_server.console.shared.calls import blaming, call
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
@@ -48,7 +47,6 @@ FILTERS: Mapping[str, tuple[DeliveryState, ...]] = {
     PENDING: ("WAITING", "READY", "IN_FLIGHT", "RETRY"),
 }
 
-HOURS = 24
 EXAMPLE_URL = b"https://api.example.com"
 """What addresses of the examples begin with."""
 MOST_RESENT, MOST_SHOWN = 50, 20_000
@@ -64,25 +62,6 @@ class EventRow(NamedTuple):
     description: str
     hints: Sequence[str]
     example: str
-
-
-class Day(NamedTuple):
-    """The attempts of the last hours. `most`: in one of them. `average`: of an answer, in milliseconds."""
-
-    hours: Sequence[Hour]
-    most: int
-    delivered: int
-    failed: int
-    average: int
-
-    @property
-    def total(self) -> int:
-        return self.delivered + self.failed
-
-    @property
-    def share(self) -> str:
-        """Rounded down, so that 100 % is all of them."""
-        return f"{1000 * self.delivered // max(self.total, 1) / 10:.1f}".removesuffix(".0") + " %"
 
 
 @page(WEBHOOKS, DEALER_DEVELOPERS, TEMPLATE, MenuEntry("Webhooks", "webhook", 100))
@@ -103,17 +82,18 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         keys = await credential.of_tenant(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, MOST_RESENT)
         waiting = await recent.unfinished(connection, context.tenant_id, MOST_RESENT)
-        since = context.now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS - 1)
-        day = _day(await recent.hours(connection, context.tenant_id, since), since)
+        found_hours = await recent.hours(connection, context.tenant_id, hours.first_hour(context.now))
+    day = hours.last_day((hours.Hour(one.hour, one.delivered, one.failed) for one in found_hours), context.now)
     return Html(
         endpoint=endpoint,
         signing=min(keys, key=lambda key: (key.status != "ACTIVE", not key.signs_webhooks), default=None),
         catalogue=_catalogue(context.parts.settings.base_url),
         day=day,
+        average=_average(found_hours),
         counts={"FAILED": _up_to(failed), PENDING: _up_to(waiting)},
         rt_face=access.rt_face,
         rt_events=access.rt_face != "off" or bool(endpoint and endpoint.rt_url),
-        health=receiver_health(endpoint, day.delivered, day.total),
+        health=receiver_health(endpoint, day.good, day.total),
         incidents=incidents,
         notice_url=notice_url,
         test_result=result,
@@ -140,15 +120,11 @@ def _catalogue(base_url: str) -> list[EventRow]:
     ]  # fmt: skip
 
 
-def _day(found: Iterable[Hour], since: datetime) -> Day:
-    by_hour = {one.hour: one for one in found}
-    hours = [by_hour.get(at, Hour(at)) for at in (since + timedelta(hours=number) for number in range(HOURS))]
-    delivered, failed = sum(one.delivered for one in hours), sum(one.failed for one in hours)
-    took = sum(one.took_ms for one in hours)
-    total = delivered + failed
-    return Day(
-        hours, max(one.delivered + one.failed for one in hours), delivered, failed, took // total if total else 0
-    )
+def _average(found: Iterable[Hour]) -> int:
+    """Of an answer, in milliseconds."""
+    found = list(found)
+    attempts = sum(one.delivered + one.failed for one in found)
+    return sum(one.took_ms for one in found) // attempts if attempts else 0
 
 
 def _up_to(count: int) -> str:

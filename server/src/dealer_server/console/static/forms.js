@@ -26,13 +26,47 @@
     for (const one of all("[data-when-short]", form)) one.hidden = left >= 0n;
     for (const one of all("[data-when-covered]", form)) one.hidden = left < 0n;
   };
-  for (const form of all("form[data-sum]")) { addUp(form); form.addEventListener("input", () => addUp(form)); }
+  for (const form of all("form[data-sum]")) addUp(form);
+  document.addEventListener("input", (event) => { const form = event.target.closest("form[data-sum]"); if (form) addUp(form); });
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-step]"), input = button?.parentElement.querySelector("input");
     if (!input) return;
     if (Number(button.dataset.step) > 0) input.stepUp(); else input.stepDown();
     input.dispatchEvent(new Event("input", { bubbles: true }));
   });
+
+  // A package is bought beside the catalogue: the card of its page that buys, in a dialog at the side.
+  const NAMED = ["id", "for", "aria-describedby", "aria-controls"];
+  const openDrawer = async (link) => {
+    const reply = await fetch(link.href), page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const buy = page.querySelector("section[aria-label=Buy]");
+    if (!reply.ok || !buy) { location.assign(link.href); return; }
+    for (const name of NAMED) for (const one of all(`[${name}]`, buy)) one.setAttribute(name, one.getAttribute(name).replace(/\S+/g, "drawer-$&"));
+    const dialog = document.createElement("dialog"), title = page.querySelector("h1"), details = document.createElement("a");
+    const head = document.createElement("div"), close = document.createElement("button");
+    dialog.className = "dialog drawer";
+    dialog.setAttribute("aria-labelledby", "drawer-title");
+    title.id = "drawer-title";
+    head.className = "drawer-head";
+    Object.assign(close, { type: "button", className: "btn-close", ariaLabel: "Close" });
+    close.addEventListener("click", () => dialog.close());
+    Object.assign(details, { href: link.href, textContent: "Coverage, networks and plans" });
+    head.append(title, close);
+    dialog.append(head, details, buy);
+    dialog.addEventListener("close", () => { dialog.remove(); link.focus(); });
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+    document.body.append(dialog);
+    dialog.showModal();
+    for (const form of all("form[data-sum]", dialog)) addUp(form);
+    dialog.querySelector("input[name=quantity]")?.focus();
+  };
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-drawer]");
+    if (!link || event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey || event.button) return;
+    event.preventDefault();
+    event.stopPropagation();
+    openDrawer(link).catch(() => location.assign(link.href));
+  }, true);
 
   // The days of a filter: typed as the console writes days, or chosen in a month, the first one and then the last.
   const iso = (date) => date.toISOString().slice(0, 10);

@@ -49,6 +49,7 @@ class CallRow(NamedTuple):
     at: datetime
     path: str
     code: str
+    failed: str
     message: str
     address: str
     app_key: str
@@ -130,12 +131,12 @@ class CallFilter(NamedTuple):
 
 _CALLS = f"""
 WITH call AS (
-    SELECT number, at, path, code, message, address, app_key, request_id, NULL::integer AS microseconds, body_head,
-        '' AS subject_kind, '' AS subject
+    SELECT number, at, path, code, failed, message, address, app_key, request_id, NULL::integer AS microseconds,
+        body_head, '' AS subject_kind, '' AS subject
     FROM refused_call WHERE tenant_id = $1 AND $6::text IS DISTINCT FROM 'succeeded' AND ($2::text IS NULL OR code = $2)
         AND ($7::text IS NULL OR $7 IN (request_id, trace_id) OR position(convert_to($7, 'UTF8') IN body_head) > 0)
     UNION ALL
-    SELECT number, at, path, '', '', address, app_key, request_id, microseconds, NULL, subject_kind, subject
+    SELECT number, at, path, '', '', '', address, app_key, request_id, microseconds, NULL, subject_kind, subject
     FROM served_call WHERE tenant_id = $1 AND $6::text IS DISTINCT FROM 'refused' AND $2::text IS NULL
         AND ($7::text IS NULL OR $7 IN (request_id, trace_id, subject))
 ), fitting AS (
@@ -154,7 +155,7 @@ async def list_calls(
     """Newest first, those that were refused and those that succeeded. More than `limit` where the last ones are of one
     moment. At most as many rows are scanned as are kept of both, 1 500."""
     rows = await connection.fetch(_CALLS, tenant_id, *filters, before, limit)
-    return [CallRow(**row) for row in rows]
+    return sorted((CallRow(**row) for row in rows), key=lambda one: (one.at, one.number), reverse=True)
 
 
 class Kept(NamedTuple):

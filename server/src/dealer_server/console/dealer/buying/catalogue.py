@@ -34,7 +34,8 @@ OFTEN, OFTEN_COUNTED, OFTEN_PLACES = 4, 20, 6
 
 class PackageView(NamedTuple):
     """A package as dealers read of it. `data`, `days`: in words. `price`: in major units; `per_gb`: of a gigabyte, ""
-    where its volume is unlimited."""
+    where its volume is unlimited; `resale`: what is recommended to ask, "" where that leaves nothing; `margin`: what
+    it leaves, in percent of it."""
 
     package: Package
     kind: Kind
@@ -43,6 +44,8 @@ class PackageView(NamedTuple):
     days: str
     price: str
     per_gb: str
+    resale: str
+    margin: int
 
 
 class PlaceView(NamedTuple):
@@ -66,8 +69,8 @@ async def catalogue(context: RequestContext) -> Html:
         prices = await tenant.load_prices(connection, context.tenant_id)
         on_sale = context.parts.catalogue().on_sale(prices)
         filtered = any(query.get(name) for name in FILTERS)
-        wanted = not (filtered or query.get("sort") or query.get("before"))
-        often = await _often_bought(connection, context, on_sale) if wanted else []
+        bought = await _often_bought(connection, context, on_sale)
+    often = [] if filtered or query.get("sort") or query.get("before") else bought
     often_places = list(dict.fromkeys(one.package.location_code for one in often))[:OFTEN_PLACES]
     order = params.order(context, CATALOGUE, ("name", "price"), "name")
     fitting = choosing.choose(on_sale, _choice(query, prices.currency), by_price=order.key == "price")
@@ -75,7 +78,7 @@ async def catalogue(context: RequestContext) -> Html:
     found = [one for one in fitting if part is None or one.package.continent == part]
     if order.descending:
         found.reverse()
-    places = _by_place(found, query)
+    places = _by_place(found, query, _parts_first(bought, on_sale))
     listed, word = (found, "package") if order.key == "price" else (places, "place")
     first = params.number(query, "before") or 0
     following = first + PAGE_SIZE if first + PAGE_SIZE < len(listed) else None
@@ -113,19 +116,24 @@ def _code(of_place: Sequence[OnSale]) -> str:
     return of_place[0].package.location_code
 
 
-def _by_place(found: Iterable[OnSale], query: Mapping[str, str]) -> list[list[OnSale]]:
-    """Each place in the order it came; the one that is asked for stands before regions that it is a part of."""
+def _parts_first(bought: Iterable[OnSale], on_sale: Iterable[OnSale]) -> Sequence[str]:
+    """Parts of the world: those that the dealer buys most for, then those with most packages; what belongs to no single
+    one last."""
+    counts = Counter(one.package.continent for one in on_sale)
+    parts = dict.fromkeys([*(one.package.continent for one in bought), *(part for part, _ in counts.most_common())])
+    return [*(part for part in parts if part), ""]
+
+
+def _by_place(found: Iterable[OnSale], query: Mapping[str, str], parts: Sequence[str]) -> list[list[OnSale]]:
+    """Each place in the order it came, by part of the world, regions before countries; the one that is asked for stands
+    before regions that it is a part of."""
     places = dict[str, list[OnSale]]()
     for one in found:
         places.setdefault(one.package.location_code, []).append(one)
     asked = places.pop((params.text(query, "place") or "").upper(), None)
-    by_part = sorted(places.values(), key=lambda of_place: _part_position(of_place[0].package))
-    return [*([asked] if asked else []), *by_part]
-
-
-def _part_position(package: Package) -> tuple[bool, str, bool]:
-    """Parts of the world by name, what belongs to no single one last; within each, regions before countries."""
-    return not package.continent, package.continent, package.location_type == "COUNTRY"
+    firsts = [(of_place[0].package, of_place) for of_place in places.values()]
+    firsts.sort(key=lambda one: (parts.index(one[0].continent), one[0].location_type == "COUNTRY"))
+    return [*([asked] if asked else []), *(of_place for _, of_place in firsts)]
 
 
 def _place(of_place: Sequence[OnSale]) -> PlaceView:
@@ -169,6 +177,8 @@ def view(one: OnSale) -> PackageView:
         days=_days(package),
         price=money.text(one.price, package.currency),
         per_gb=_per_gb(one.price, package),
+        resale=money.text(package.retail_price, package.currency) if package.retail_price > one.price else "",
+        margin=100 * (package.retail_price - one.price) // max(package.retail_price, 1),
     )
 
 

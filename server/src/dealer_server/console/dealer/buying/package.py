@@ -33,11 +33,14 @@ class Sum(NamedTuple):
 
 
 class Resale(NamedTuple):
-    """A price that a dealer may ask, and what it leaves, in ten-thousandths. `percent`: the markup."""
+    """A price that a dealer may ask, and what it leaves, in ten-thousandths. `percent`: the markup. `margin`: what is
+    left in percent of the price. `suggested`: it is what the operator recommends."""
 
     percent: int
     price: int
     left: int
+    margin: int
+    suggested: bool = False
 
 
 @page(f"{CATALOGUE}/{{package_code}}", DEALERS, "dealer/buying/package.html")
@@ -71,11 +74,23 @@ async def package(context: RequestContext) -> Html:
 
 
 def _resale(query: Mapping[str, str], package: Package, price: int) -> list[Resale]:
-    """At the usual markups, and at the one that is asked for."""
-    asked = params.number(query, "markup")
-    percents = sorted({*MARKUPS, asked} if asked and asked <= MOST_MARKUP else MARKUPS)
-    prices = [money.marked_up(price, 100 * percent, package.currency) for percent in percents]
-    return [Resale(percent, one, one - price) for percent, one in zip(percents, prices, strict=True)]
+    """At the usual markups, at the one that is asked for, and what the operator recommends, which stands for a usual
+    markup that comes to nearly the same."""
+    asked, suggested = params.number(query, "markup"), package.retail_price
+    chosen = asked if asked and asked <= MOST_MARKUP else None
+    found = [
+        _at(price, money.marked_up(price, 100 * percent, package.currency), percent)
+        for percent in sorted({*MARKUPS, chosen or MARKUPS[0]})
+    ]
+    if suggested <= price:
+        return found
+    kept = [one for one in found if one.percent == chosen or abs(one.price - suggested) * 50 > suggested]
+    advised = _at(price, suggested, round(100 * (suggested - price) / price) if price else 0)._replace(suggested=True)
+    return sorted([*kept, advised], key=lambda one: one.price)
+
+
+def _at(cost: int, price: int, percent: int) -> Resale:
+    return Resale(percent, price, price - cost, 100 * (price - cost) // max(price, 1))
 
 
 def _is_beside(one: OnSale, package: Package) -> bool:
