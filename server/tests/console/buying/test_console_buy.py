@@ -3,6 +3,7 @@
 import asyncio
 import html
 import json
+import math
 import re
 import secrets
 from collections.abc import AsyncIterator
@@ -52,7 +53,8 @@ async def test_the_catalogue_tells_what_a_gigabyte_costs(
 ):
     await service.change(dealer.tenant_id, prices={"FR-3GB-30D": price})
     page = await see(clerk, "/console/catalogue?q=FR-3GB-30D")
-    assert f"FR-3GB-30D 30 days {per_gb} {price} USD Buy" in page and "Per GB, USD" in page, page
+    margin = 100 - math.ceil(100 * float(price) / 3.69)
+    assert f"FR-3GB-30D 30 days {per_gb} {price} USD 3.69 {margin} % Buy" in page and "Per GB, USD" in page, page
 
 
 async def test_the_catalogue_names_each_place_once_above_its_packages(clerk: Browser):
@@ -155,7 +157,11 @@ async def test_the_page_of_a_package_names_the_countries_it_works_in(clerk: Brow
 async def test_a_package_says_what_a_markup_leaves(clerk: Browser):
     page = await see(clerk, "/console/catalogue/TEST-OK?markup=35")
     assert "Your resale price" in page and "20 % 2.16 0.36" in page and "35 % 2.43 0.63" in page
-    assert "35 %" not in await see(clerk, "/console/catalogue/TEST-OK?markup=x")
+    assert "35 % 2.43" not in await see(clerk, "/console/catalogue/TEST-OK?markup=x")
+    page = await see(clerk, "/console/catalogue/FR-3GB-30D")
+    assert page.count("3.69") == 1 and "% suggested 3.69" in page, (
+        "it stands in place of 50 %, which is nearly the same"
+    )
     assert "Your resale price" not in await see(clerk, "/console/catalogue/TEST-TOPUP-OK")
 
 

@@ -15,7 +15,7 @@ from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
 from dealer_server.rules.incidents.incident import Incident
 from dealer_server.rules.orders import identity
 from dealer_server.rules.reports.period import day_of
-from dealer_server.store.console import api_log, dealer
+from dealer_server.store.console import api_log, dealer, queues
 from dealer_server.store.console.dealer import Span, Wallet
 from dealer_server.store.console.incidents import buying, receivers
 from dealer_server.store.notices import listing
@@ -59,6 +59,7 @@ async def incidents(
         refunds=[Answered(*row) for row in answered],
         topups=topups,
         sum_of_topups=sum_of_topups,
+        in_review=(await queues.unsettled(connection, tenant_id)).get("REVIEW", 0),
         refused=await api_log.refused_since(connection, tenant_id, context.now - REFUSED_SINCE) if may.secrets else 0,
         days_left=days_left,
         ending=await _ending(connection, context),
@@ -119,12 +120,14 @@ def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
             return [Link("See the orders", "/console/orders?status=FAILED")]
         case "REFUNDS" if incident.subject:
             return [Link("See the order", f"/console/orders/{incident.subject}")]
+        case "REVIEWS":
+            return [Link("See the refunds", "/console/refunds?status=REVIEW")]
         case "TOPUPS":
             return [Link("Top-ups", "/console/wallet/topups")]
         case "PLANS":
             return [Link("eSIMs in use", "/console/profiles?status=IN_USE")]
         case "CALLS" if may.secrets:
-            return [Link("See why", "/console/api-log")]
+            return [Link("See why", "/console/api-log?result=refused")]
         case "CREDENTIALS" | "SECRET" if may.secrets:
             return [Link("Credentials", "/console/credentials")]
         case _:

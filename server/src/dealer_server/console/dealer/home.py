@@ -19,6 +19,7 @@ from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.rules.reports.recent import Recent, days_left
 from dealer_server.rules.reports.sums import Sums
 from dealer_server.store.console import api_log, dealer, orders
+from dealer_server.store.console import user as console_user
 from dealer_server.store.console.api_log import Step as DoneStep
 from dealer_server.store.console.dealer import Wallet
 from dealer_server.store.console.orders import OrderFilter
@@ -32,6 +33,8 @@ from dealer_server.store.webhooks.endpoints import Endpoint
 
 HOME = "/console"
 ORDERS = 5
+STRETCHES = (7, 30)
+"""Days that are added up."""
 PACKAGES = 5
 FAILED = 99
 LASTS_DAYS = 60
@@ -70,6 +73,15 @@ class Setup(NamedTuple):
     told: bool
 
 
+class Advice(NamedTuple):
+    """What is good to set, and where."""
+
+    title: str
+    text: str
+    href: str
+    label: str
+
+
 @page(HOME, DEALERS, "dealer/home.html", MenuEntry("Home", "home", 10))
 async def home(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
@@ -87,6 +99,7 @@ async def home(context: RequestContext) -> Html:
         left = days_left(wallet.available, recent)
         incidents = await findings.incidents(connection, context, wallet, left)
         setup = await _setup(connection, context.tenant_id)
+        advised = await _advised(connection, context)
         packages = await _packages(connection, context)
     steps = _steps(context, done, wallet, endpoint, uses, setup)
     todo = [step for step in steps if not step.done]
@@ -95,6 +108,9 @@ async def home(context: RequestContext) -> Html:
     return Html(
         wallet=wallet,
         recent=recent,
+        today=recent.sums[-1],
+        yesterday=recent.sums[-2],
+        stretches=[rules.stretch(recent, days) for days in STRETCHES],
         days_left=left if left is not None and left <= LASTS_DAYS else None,
         packages=packages,
         starts=[start_of(day) for day in recent.days],
@@ -105,7 +121,8 @@ async def home(context: RequestContext) -> Html:
         steps=steps,
         todo=todo,
         first_run=not live and "LIVE" not in done,
-        left_out=live and bool(todo) and "LIVE" not in done,
+        left_out=live and bool(todo or advised) and "LIVE" not in done,
+        advised=advised,
         just_live=not todo and "LIVE" not in done and _is_fresh(steps, context.now),
         orders=newest.rows,
         mailed=mailed,
@@ -128,6 +145,21 @@ async def _setup(connection: Connection, tenant_id: int) -> Setup:
         brand=await brand.find(connection, tenant_id) != Brand(),
         told=any(user.address for user in users) or bool(await recipients.url(connection, tenant_id)),
     )
+
+
+async def _advised(connection: Connection, context: RequestContext) -> list[Advice]:
+    """What would make the account safer."""
+    found: list[Advice] = []
+    user = await console_user.one(connection, context.user.user_id)
+    if user is not None and not user.totp_on:
+        text = "Your sign-in then asks for a code of your phone too."
+        found.append(Advice("Set up two-factor sign-in", text, "/console/account/totp", "Set up"))
+    access = await dealer.access_terms(connection, context.tenant_id)
+    keys = await credential.of_tenant(connection, context.tenant_id)
+    if not access.ip_allow and any(key.status == "ACTIVE" and not key.ip_allow for key in keys):
+        text = "An IP allowlist refuses calls from elsewhere, even with your AppSecret."
+        found.append(Advice("Set an IP allowlist", text, "/console/credentials", "Credentials"))
+    return found
 
 
 async def _packages(connection: Connection, context: RequestContext) -> list[Bought]:

@@ -48,7 +48,7 @@
     dialog.setAttribute("aria-labelledby", "drawer-title");
     title.id = "drawer-title";
     head.className = "drawer-head";
-    Object.assign(close, { type: "button", className: "btn-close", ariaLabel: "Close" });
+    Object.assign(close, { type: "button", className: "btn btn-icon", ariaLabel: "Close", textContent: "×" });
     close.addEventListener("click", () => dialog.close());
     Object.assign(details, { href: link.href, textContent: "Coverage, networks and plans" });
     head.append(title, close);

@@ -51,8 +51,8 @@ class Ending(NamedTuple):
 class Own(NamedTuple):
     """What only the dealer itself is told: how many of its orders failed and are not refunded, and how many failed of
     late and are; refunds that were answered of late, how many of its top-ups wait for review and their sum, and how
-    many calls were refused of late. `days_left`: of its balance. `secrets`: AppKeys whose previous secret ends, and
-    when."""
+    many calls were refused of late. `in_review`: how many of its refunds wait for the operator. `days_left`: of its
+    balance. `secrets`: AppKeys whose previous secret ends, and when."""
 
     failed: int = 0
     returned: int = 0
@@ -60,6 +60,7 @@ class Own(NamedTuple):
     topups: int = 0
     sum_of_topups: int = 0
     refused: int = 0
+    in_review: int = 0
     days_left: int | None = None
     ending: Sequence[Ending] = ()
     secrets: Sequence[tuple[str, datetime]] = ()
@@ -87,6 +88,11 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
                  detail="recharge where the package allows it, or sell another eSIM")
         for one in own.ending
     ]  # fmt: skip
+    if own.in_review:
+        text = (
+            f"{many(own.in_review, 'refund')} {'waits' if own.in_review == 1 else 'wait'} for the operator's decision"
+        )
+        found.append(Incident("REVIEWS", "", "note", text))
     if own.topups:
         amount = money.shown(own.sum_of_topups, dealer.currency)
         text = f"{many(own.topups, 'top-up')} of {amount} {'waits' if own.topups == 1 else 'wait'} for review"

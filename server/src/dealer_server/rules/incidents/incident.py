@@ -17,6 +17,7 @@ Kind = Literal[
     "REFUNDS",
     "VOIDS",
     "TOPUPS",
+    "REVIEWS",
     "STOCK",
     "SUSPENDED",
     "FROZEN",
