@@ -90,7 +90,7 @@ async def test_refunds_are_ordered_and_taken_as_a_file(service: Service, dealer:
     async with signed_in(service, "admin", dealer.tenant_id) as one:
         for path, expected in (("", [*numbers, no][::-1]), ("?sort=created", [*numbers, no])):
             page = (await one.get(f"/console/refunds{path}")).text
-            assert re.findall(r'<td class="mono not-on-phone">(R\w+)</td>', page) == expected
+            assert re.findall(r'mono not-on-phone">(R\w+)</div>', page) == expected
         page = (await one.get("/console/refunds?status=REJECTED")).text
         assert 'href="/console/refunds.csv?status=REJECTED"' in page
         whole = list(csv.DictReader(io.StringIO((await one.get("/console/refunds.csv")).text)))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dealer_server.console.dealer import findings
 from dealer_server.console.find import orders as find_orders
-from dealer_server.console.shared import reports
+from dealer_server.console.shared import hours, reports
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import DEALERS
@@ -29,6 +29,7 @@ from dealer_server.store.reports.report import Filter
 from dealer_server.store.tenants import brand, credential
 from dealer_server.store.tenants.credential import Use
 from dealer_server.store.webhooks import endpoints
+from dealer_server.store.webhooks import recent as recent_attempts
 from dealer_server.store.webhooks.endpoints import Endpoint
 
 HOME = "/console"
@@ -94,6 +95,7 @@ async def home(context: RequestContext) -> Html:
         in_review = await find_orders.in_review(connection, newest.rows)
         endpoint = await endpoints.find(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
+        tried = await recent_attempts.hours(connection, context.tenant_id, hours.first_hour(context.now))
         uses = await credential.uses_of_tenant(connection, context.tenant_id)
         recent = await _recent(connection, context, wallet.currency)
         left = days_left(wallet.available, recent)
@@ -101,10 +103,12 @@ async def home(context: RequestContext) -> Html:
         setup = await _setup(connection, context.tenant_id)
         advised = await _advised(connection, context)
         packages = await _packages(connection, context)
-    steps = _steps(context, done, wallet, endpoint, uses, setup)
+    webhook_day = hours.last_day((hours.Hour(one.hour, one.delivered, one.failed) for one in tried), context.now)
+    steps = _steps(context, done, wallet, endpoint, uses, setup, answered=webhook_day.good > 0)
     todo = [step for step in steps if not step.done]
     left = days_left(wallet.available, recent)
     live = not todo or wallet.order_count >= LIVE_ORDERS
+    just_live = not todo and _is_fresh(steps, context.now)
     return Html(
         wallet=wallet,
         recent=recent,
@@ -117,13 +121,14 @@ async def home(context: RequestContext) -> Html:
         spent=reports.amounts(recent.sums, "revenue", wallet.currency),
         before=reports.chart_before(recent.before, wallet.currency),
         incidents=incidents,
-        health=receiver_health(endpoint),
+        health=receiver_health(endpoint, webhook_day.good, webhook_day.total),
+        webhook_day=webhook_day,
         steps=steps,
         todo=todo,
         first_run=not live and "LIVE" not in done,
-        left_out=live and bool(todo or advised) and "LIVE" not in done,
+        left_out=live and bool(todo or advised) and not just_live and "LIVE" not in done,
         advised=advised,
-        just_live=not todo and "LIVE" not in done and _is_fresh(steps, context.now),
+        just_live=just_live and "LIVE" not in done,
         orders=newest.rows,
         mailed=mailed,
         in_review=in_review,
@@ -183,9 +188,11 @@ def _steps(
     endpoint: Endpoint | None,
     uses: Sequence[Use],
     setup: Setup,
+    *,
+    answered: bool,
 ) -> list[Step]:
     """Credentials count as taken once the secret was seen, or once a signed call was made: any call that was accepted
-    is one. `uses`: of its AppKeys."""
+    is one. `uses`: of its AppKeys. `answered`: its endpoint accepted webhooks of late."""
     settings = context.parts.settings
     verified = done.get("WEBHOOK") or (endpoint.last_success_at if endpoint else None)
     signed = min((use.used_at for use in uses), default=done.get("HEALTH") or done.get("BALANCE"))
@@ -202,7 +209,7 @@ def _steps(
              wallet.available > 0 or wallet.order_count > 0),
         Step("Place a test order", *ordering, wallet.order_count > 0, None, (f"esim-dealer order {package} --wait",)),
         Step("Verify your webhook", "Set a callback URL and send a sample event to it.", "/console/webhooks",
-             "Webhooks", bool(endpoint and endpoint.url and verified), verified),
+             "Webhooks", bool(endpoint and endpoint.url and (verified or answered)), verified),
         Step("Set your brand", "Your name, logo and support contact, on the page on which travellers install.",
              "/console/brand", "Install page", setup.brand),
         Step("Choose where notices go", "A low balance, plans that end, an endpoint that fails: by mail or webhook.",
