@@ -19,7 +19,13 @@ ORDERS = "/console/orders"
 More = Callable[[Connection, Sequence[OrderRow]], Awaitable[dict[str, Any]]]
 STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED", "PENDING", "PARTIAL", "DELIVERED", "FAILED")
 FILTERS = ("dealer", "status", "package", "from", "to")
-PRESETS: Mapping[str, str] = {"Failed": "FAILED", "Waiting": "PENDING"}
+PRESETS: Mapping[str, str] = {
+    "Waiting": "PENDING",
+    "Delivered": "COMPLETED",
+    "Failed": "FAILED",
+    "Being refunded": "REFUNDING",
+    "Refunded": "REFUNDED",
+}
 """Tabs and the state that each lists."""
 CELLS: Mapping[str, Callable[[OrderRow], str]] = {
     "orderNo": lambda row: identity.order_no(row.order_id),

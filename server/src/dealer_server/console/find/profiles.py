@@ -19,7 +19,10 @@ from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileR
 PROFILES = "/console/profiles"
 More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order")
-PRESETS: tuple[State, ...] = ("NOT_INSTALLED", "IN_USE", "NEARLY_USED", "ENDED", "FAILED")
+PRESETS: tuple[State, ...] = (
+    *("NOT_INSTALLED", "INSTALLED", "IN_USE", "NEARLY_USED", "USED_UP", "ENDED"),
+    *("REFUNDED", "FAILED"),
+)
 """States that have a tab of their own."""
 COLUMNS: Mapping[str, Callable[[ProfileRow], str]] = {
     "profileId": lambda row: str(row.profile_id),

@@ -13,7 +13,8 @@ KEPT = 100
 
 
 class Bulk(NamedTuple):
-    """`confirmed_at`: when it was first bought from, None where it was only looked at. `orders`: how many lines."""
+    """`confirmed_at`: when it was first bought from, None where it was only looked at. `orders`: how many lines;
+    `esims`: of all of them; `refused`: lines that were not placed the last time."""
 
     bulk_id: int
     token: str
@@ -21,6 +22,8 @@ class Bulk(NamedTuple):
     created_at: datetime
     confirmed_at: datetime | None
     orders: int
+    esims: int
+    refused: int
 
 
 class RefusedLine(NamedTuple):
@@ -78,8 +81,9 @@ async def add(
 
 
 _BULK = (
-    "SELECT bulk_id, token, author, created_at, confirmed_at, (SELECT count(*) FROM bulk_line l"
-    " WHERE l.tenant_id = b.tenant_id AND l.bulk_id = b.bulk_id) AS orders FROM bulk_order b"
+    "SELECT bulk_id, token, author, created_at, confirmed_at, orders, esims, l.refused FROM bulk_order b"
+    " CROSS JOIN LATERAL (SELECT count(*) AS orders, coalesce(sum(quantity), 0)::bigint AS esims, count(refused) AS refused"
+    "  FROM bulk_line l WHERE l.tenant_id = b.tenant_id AND l.bulk_id = b.bulk_id) l"
 )
 
 
