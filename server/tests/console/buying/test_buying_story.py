@@ -101,3 +101,22 @@ async def test_one_esim_by_hand(service: Service, dealer: ApiClient, phone: Page
     await phone.wait_for_url("**/console/orders/D*")
     await expect(phone.get_by_role("status").first).to_contain_text("Bought 2")
     assert (await dealer.post("/account/balance")).data["balance"] == "996.40"
+
+
+async def test_a_package_is_bought_beside_the_catalogue(service: Service, dealer: ApiClient, phone: Page):
+    await phone.goto(f"{service.url}/console/catalogue?q=TEST-OK")
+    await phone.get_by_role("link", name="Buy TEST-OK").tap()
+    drawer = phone.get_by_role("dialog")
+    await expect(drawer.get_by_role("heading", level=1)).to_contain_text("TEST-OK")
+    await expect(drawer.get_by_label("Quantity")).to_be_focused()
+    assert await barriers(phone) == []
+    await phone.keyboard.press("Escape")
+    await expect(drawer).to_have_count(0)
+    await expect(phone.get_by_role("link", name="Buy TEST-OK")).to_be_focused()
+    await phone.keyboard.press("Enter")
+    await drawer.get_by_role("button", name="One more").tap()
+    await expect(drawer.locator("[data-sum-total]")).to_have_text("3.60")
+    await drawer.get_by_role("button", name="Buy").tap()
+    await phone.get_by_role("button", name="Pay 3.60 USD").tap()
+    await phone.wait_for_url("**/console/orders/D*")
+    assert (await dealer.post("/account/balance")).data["balance"] == "996.40"

@@ -82,8 +82,8 @@ async def add(
 
 _BULK = (
     "SELECT bulk_id, token, author, created_at, confirmed_at, orders, esims, l.refused FROM bulk_order b"
-    " CROSS JOIN LATERAL (SELECT count(*) AS orders, coalesce(sum(quantity), 0)::bigint AS esims, count(refused) AS refused"
-    "  FROM bulk_line l WHERE l.tenant_id = b.tenant_id AND l.bulk_id = b.bulk_id) l"
+    " CROSS JOIN LATERAL (SELECT count(*) AS orders, coalesce(sum(quantity), 0)::bigint AS esims,"
+    "  count(refused) AS refused FROM bulk_line l WHERE l.tenant_id = b.tenant_id AND l.bulk_id = b.bulk_id) l"
 )
 
 
