@@ -20,6 +20,7 @@ from dealer_server.operations.webhooks import endpoint as webhook
 from dealer_server.operations.webhooks import resend as bulk
 from dealer_server.rules.orders import identity
 from dealer_server.rules.refusal import CallbackUrlRefused
+from dealer_server.rules.webhooks import answers
 from dealer_server.store.console import api_log, dealer, orders
 from dealer_server.store.console import webhooks as console_webhooks
 from dealer_server.store.console.dealer import Span
@@ -198,6 +199,7 @@ async def show_delivery(context: RequestContext) -> Html:
         bodies = await orders.bodies(connection, context.tenant_id, [delivery_id], context.parts.data_keys)
         endpoint = await endpoints.find(connection, context.tenant_id)
         signer_of = await signer.load(connection, context.tenant_id)
+        named = await orders.references(connection, context.tenant_id, [delivery.order_id])
     moving = delivery.state in ("WAITING", "READY", "IN_FLIGHT", "RETRY")
     body = bodies.get(delivery_id, b"")
     app_key = signer_of.app_key if signer_of else ""
@@ -206,6 +208,9 @@ async def show_delivery(context: RequestContext) -> Html:
         delivery=delivery,
         attempts=attempts,
         moving=moving,
+        event_text=event_text,
+        reference=_own(named[delivery.order_id].transaction_id) if delivery.order_id in named else "",
+        advice=answers.advice(answers.word(attempts[-1].http_status, attempts[-1].error)) if attempts else "",
         body=body.decode(),
         shown=indented(body),
         most_shown=MOST_SHOWN,
@@ -238,6 +243,11 @@ async def resend(context: RequestContext) -> Redirect:
     request = call(calls.ResendDelivery, deliveryId=delivery_id)
     await webhook.resend(context.parts.database, context.tenant_id, request, context.now, context.author)
     return Redirect(f"{WEBHOOKS}/{delivery_id}", "It is sent again")
+
+
+def _own(transaction_id: str) -> str:
+    """ "" of an order that was bought in the console, which gave it one."""
+    return "" if transaction_id.startswith("console-") else transaction_id
 
 
 def _delivery_id(context: RequestContext) -> int:

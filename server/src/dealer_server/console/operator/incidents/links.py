@@ -32,7 +32,7 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
                 *[Link("Resend", f"/console/webhooks/resend?dealer={subject}")] * may.support,
                 Link("Dealer", dealer),
             ]
-        case "REFUNDS":
+        case "REFUNDS" | "REVIEWS":
             return [Link("Review" if may.money else "View refunds", "/console/refunds")]
         case "VOIDS":
             return [Link("View refunds", "/console/refunds?status=REFUNDING")]
