@@ -76,7 +76,6 @@ PAGES: tuple[Seen, ...] = (
     *_of(
         "operator",
         "/console/dealers/{tenant_id}/brand",
-        "/console/dealers/{tenant_id}/api-log",
         "/console/dealers/{tenant_id}/api-log/{number}",
     ),
     *_of("operator", "/console/orders", "/console/orders/{order_no}", "/console/topups", "/console/refunds"),
@@ -97,7 +96,8 @@ PAGES: tuple[Seen, ...] = (
     Seen("operator", "/console/reports", "by=dealer&then=package"),
     Seen("operator", "/console/reports", "dealer=1"),
     Seen("operator", "/console/dealers/{tenant_id}/statements/{month}"),
-    Seen("operator", "/console/dealers/{tenant_id}/api-log", "path=none", pictured=False),  # it counts calls
+    Seen("operator", "/console/dealers/{tenant_id}/api-log", pictured=False),  # it counts calls
+    Seen("operator", "/console/dealers/{tenant_id}/api-log", "path=none", pictured=False),
     Seen("operator", "/console/dealers/{tenant_id}/api-log/succeeded/1", pictured=False),  # it says how long it took
     Seen("operator", "/console/profiles/{number}", things=PROFILE),
     Seen("operator", "/console/profiles/{number}/code", things=PROFILE),
@@ -132,7 +132,8 @@ PAGES: tuple[Seen, ...] = (
     *_of("dealer", "/console/refunds"),
     Seen("dealer", "/console/orders/{recharge_no}", pictured=False),
     *_of("dealer", "/console/webhooks", "/console/webhooks/{delivery_id}", "/console/credentials"),
-    *_of("dealer", "/console/credentials/{app_key}/secret", "/console/api-log", "/console/api-log/{number}"),
+    *_of("dealer", "/console/credentials/{app_key}/secret", "/console/api-log/{number}"),
+    Seen("dealer", "/console/api-log", pictured=False),  # it counts calls
     *_of("dealer", "/console/account", "/console/account/totp", "/console/users", "/console/brand", "/console/notices"),
     *_of("dealer", "/console/catalogue", "/console/catalogue/{package_code}", "/console/bulk"),
     Seen("dealer", "/console/catalogue", "q=nothing-is-called-so"),
