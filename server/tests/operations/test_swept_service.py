@@ -80,7 +80,7 @@ async def test_swept_database_passes_the_audit_which_still_finds_what_is_missing
     kept = (await dealer.post("/webhook/delivery/list", {})).data["deliveries"]
     assert {one["deliveryId"] for one in kept} & {one["deliveryId"] for one in listed}  # the baselines
     gone = {one["deliveryId"] for one in listed} - {one["deliveryId"] for one in kept}
-    await dealer.post("/webhook/set", {"callbackUrl": "http://127.0.0.1:9/hook"})
+    assert (await dealer.post("/webhook/set", {"callbackUrl": "http://127.0.0.1:9999/hook"})).code == "000000"
     assert (await dealer.post("/webhook/delivery/resend", {"deliveryId": gone.pop()})).code == "310272"
     assert order["orderNo"] not in {one["orderNo"] for one in kept if one["eventType"] == "ORDER_PAID"}
     await execute(service, "DELETE FROM webhook_delivery WHERE event_type = 'ORDER_PAID'"
