@@ -88,11 +88,12 @@ async def install_page(
         return None
     async with database.connection() as connection:
         found = await install.find(connection, token.tenant_id, token.profile_id, data_keys)
-        in_use = found is not None and stage(found.profile) in ("ACTIVE", "ENDED")
+        expected = (found.profile.qr_token if found else None) or _NO_TOKEN
+        if not hmac.compare_digest(expected.encode(), token.qr_token.encode()) or found is None:
+            return None
+        in_use = stage(found.profile) in ("ACTIVE", "ENDED")
         counts = await daily_usage.of_profile(connection, token.tenant_id, token.profile_id) if in_use else ()
-    expected = (found.profile.qr_token if found else None) or _NO_TOKEN
-    fits = hmac.compare_digest(expected.encode(), token.qr_token.encode())
-    return _shown(found, counts, token.tenant_id, catalogue(), links, now()) if found and fits else None
+    return _shown(found, counts, token.tenant_id, catalogue(), links, now())
 
 
 def _shown(
