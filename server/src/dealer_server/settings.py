@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from dealer_server import environment as variables
 from dealer_server.db.sealing import MasterKeys
 from dealer_server.rules.access import access
+from dealer_server.rules.access.two_factor import TwoFactor
 from dealer_server.rules.notices.notice import is_mail_address
 from dealer_server.rules.retention.retention import Kind
 from dealer_server.rules.webhooks import backoff
@@ -110,6 +111,10 @@ class Settings(BaseSettings):
     console: str | None = Field(
         default=None,
         description="HOST:PORT where serve has the console; unset: /console on the API's port; empty: none",
+    )
+
+    two_factor: TwoFactor = Field(
+        default="optional", description="who must have one-time codes to use the console: nobody, operators, everybody"
     )
 
     console_seconds: float = Field(default=10.0, gt=0, description="seconds that one query of a console page may take")

@@ -20,7 +20,7 @@ from dealer_server.operations.users.password import Passwords
 from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import access, totp
 from support import raw_http
-from support.api_client import Service, running_service
+from support.api_client import ApiClient, Service, running_service
 from support.browser import PASSWORDS, ROLES, Browser, browser, said, signed_in
 from support.patience import PATIENCE
 from support.processes import environment, run
@@ -626,6 +626,33 @@ async def test_a_page_that_needs_certainty_is_shown_after_the_password(service: 
     given = await admin.post("/console/account/totp", {"sure_for": "GET", "sure_password": admin.password})
     assert (given.status_code, given.headers["location"]) == (303, "/console/account/totp")
     assert "authenticator app" in (await admin.get("/console/account/totp")).text
+
+
+async def test_where_codes_are_required_their_page_alone_opens_until_they_are_set_up(
+    service: Service, dealer: ApiClient
+) -> None:
+    async with (
+        running_service(service.settings.database_url, worker=False, two_factor="operators") as strict,
+        signed_in(strict) as operator,
+        signed_in(strict, tenant_id=dealer.tenant_id) as clerk,
+    ):
+        assert (await clerk.get("/console/orders")).status_code == 200, "of dealers it is not asked"
+        for path in ("/console/orders", "/console/account", "/console/orders.csv"):
+            asked = await operator.get(path)
+            assert (asked.status_code, asked.headers["location"]) == (303, "/console/account/totp"), path
+        page = await operator.get("/console/account/totp")
+        assert "It is required here" in page.text and ">Cancel<" not in page.text
+        found = re.search(r"<code>([A-Z2-7 ]{39})</code>", page.text)
+        csrf = re.search(r'name="csrf" value="(\w+)"', page.text)
+        assert found and csrf
+        code = totp.code(base64.b32decode(found[1].replace(" ", "")), totp.step_of(clock.now()))
+        form = {"csrf": csrf[1], "once": "f" * 32, "code": code}
+        assert (await operator.send("/console/users", form)).headers["location"] == "/console/account/totp"
+        assert (await operator.send("/console/account/totp", form)).headers["location"] == "/console"
+        assert "Turn off" not in (await operator.get("/console/account")).text
+        await operator.post("/console/account/totp/off")
+        assert "is required here" in said(await operator.get("/console/account"))
+        assert (await operator.get("/console/orders")).status_code == 200
 
 
 def test_codes_are_those_of_rfc_6238() -> None:

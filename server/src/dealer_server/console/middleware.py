@@ -137,7 +137,8 @@ class Visitors:
 
 class Sessions:
     """Redirects requests without a session to the sign-in. A session that waits for its one-time code opens that page
-    alone. A user whose password was issued by somebody else opens the page that changes it alone."""
+    alone. A user whose password was issued by somebody else opens the page that changes it alone; one who must have
+    one-time codes and has none opens the page that sets them up alone."""
 
     def __init__(self, app: ASGIApp, parts: Parts, clock: Clock, pages: SignIn):
         self._app = app
@@ -153,12 +154,17 @@ class Sessions:
             response = await self._signed_out(request)
         elif authenticated.must_change and path not in (account.PASSWORD, sign_in.OUT):
             response = sign_in.redirect_first(request, account.PASSWORD)
+        elif self._must_set_up_codes(authenticated) and path not in (account.PASSWORD, account.TOTP, sign_in.OUT):
+            response = sign_in.redirect_first(request, account.TOTP)
         else:
             if authenticated.session.complete and (mark_authenticated := scope.get(access.AUTHENTICATED)):
                 mark_authenticated()
             request.state.session = authenticated
             response = self._app
         await response(scope, receive, send)
+
+    def _must_set_up_codes(self, authenticated: AuthenticatedSession) -> bool:
+        return authenticated.must_set_up_codes(self._parts.settings.two_factor)
 
     async def _signed_out(self, request: Request) -> Response:
         """A form that was filled in meanwhile is not lost."""

@@ -15,6 +15,7 @@ from dealer_server.operations.users import one_time_codes as totp_operations
 from dealer_server.operations.users.attempts import TooManyTries
 from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import totp
+from dealer_server.rules.access.two_factor import required
 from dealer_server.rules.notices.notice import address
 from dealer_server.store.console.user import Place
 
@@ -63,14 +64,16 @@ async def change_password(context: RequestContext) -> Answer:
 
 @page(TOTP, EVERYBODY, "account/totp.html")
 async def one_time_codes(context: RequestContext) -> Answer:
-    """The secret as a QR code. Raises ReauthenticationRequired."""
+    """The secret as a QR code. The only page that opens for a user who must have codes. Raises
+    ReauthenticationRequired."""
     context.require_recent_authentication()
     try:
         secret = await totp_operations.begin(context.parts.database, context.parts.data_keys, context.session)
     except OperatorError:
         return Redirect(ACCOUNT)
     uri = totp.address(secret, ISSUER, context.user.name)
-    return Html(text=totp.text(secret), qr=segno.make(uri, micro=False).svg_data_uri(scale=5, border=4))
+    picture = segno.make(uri, micro=False).svg_data_uri(scale=5, border=4)
+    return Html(text=totp.text(secret), qr=picture, must=_codes_required(context))
 
 
 @action(TOTP, EVERYBODY)
@@ -83,14 +86,21 @@ async def switch_on(context: RequestContext) -> Redirect:
         return Redirect(TOTP, sign_in.wait(many.seconds), failed=True)
     except OperatorError as why:
         return Redirect(TOTP, f"{why}.".capitalize(), failed=True)
-    return Redirect(ACCOUNT, "Two-factor authentication is on. You are signed out everywhere else.")
+    to = sign_in.HOME if _codes_required(context) else ACCOUNT
+    return Redirect(to, "Two-factor authentication is on. You are signed out everywhere else.")
 
 
 @action("/console/account/totp/off", EVERYBODY)
 async def switch_off(context: RequestContext) -> Redirect:
+    if _codes_required(context):
+        return Redirect(ACCOUNT, "Two-factor authentication is required here.", failed=True)
     context.require_recent_authentication()
     await totp_operations.switch_off(context.parts.database, context.session)
     return Redirect(ACCOUNT, "Two-factor authentication is off.")
+
+
+def _codes_required(context: RequestContext) -> bool:
+    return required(context.parts.settings.two_factor, context.user.tenant_id)
 
 
 @action("/console/account/sessions/{session_id}/end", EVERYBODY)
@@ -121,6 +131,7 @@ async def _account(context: RequestContext, error: str = "") -> Html:
         400 if error else 200,
         user=user,
         error=error,
+        codes_required=_codes_required(context),
         notices=context.user.full_role in READERS,
         address=address(user.mail, user.name),
         places=[(place, _browser_name(place)) for place in places],

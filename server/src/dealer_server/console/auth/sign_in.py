@@ -26,6 +26,7 @@ from dealer_server.operations.users.password import Busy
 from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.operations.users.sign_in import SignInResult
 from dealer_server.rules.access import access
+from dealer_server.rules.access.two_factor import TwoFactor, required
 from dealer_server.settings import Settings
 from dealer_server.store.console.user import Session
 
@@ -53,6 +54,10 @@ class AuthenticatedSession(NamedTuple):
     def must_change(self) -> bool:
         """Whether the password was issued by somebody else."""
         return self.session.complete and self.session.must_change
+
+    def must_set_up_codes(self, setting: TwoFactor) -> bool:
+        """Whether the platform asks for one-time codes that the user does not have."""
+        return self.session.complete and not self.session.totp_on and required(setting, self.session.tenant_id)
 
     def sent(self, form: Form) -> bool:
         """Whether a page of this session sent the form."""

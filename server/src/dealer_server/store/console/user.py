@@ -56,6 +56,7 @@ class Session(NamedTuple):
     made_until: datetime | None
     kept: bool
     must_change: bool
+    totp_on: bool
     user_id: int
     tenant_id: int | None
     name: str
@@ -215,7 +216,7 @@ async def session(connection: Connection, token_hash: bytes) -> Session | None:
     row = await connection.fetchrow(
         "SELECT s.session_id, s.complete, s.created_at, s.seen_at, s.sure_at, s.said, s.said_failed, s.sealed_made,"
         " s.made_until, EXISTS (SELECT FROM console_unsent_form f WHERE f.user_id = u.user_id) AS kept, u.must_change,"
-        " u.user_id, u.tenant_id, u.name, u.role"
+        " u.totp_on, u.user_id, u.tenant_id, u.name, u.role"
         " FROM console_session s JOIN console_user u USING (user_id)"
         " LEFT JOIN tenant t USING (tenant_id)"
         " WHERE s.token_hash = $1 AND u.status = 'ACTIVE' AND t.status IS DISTINCT FROM 'DISABLED'",
