@@ -57,7 +57,8 @@ async def test_a_package_has_a_page_with_its_route_stock_payers_and_sales(
     page = await see(admin, "/console/packages/DEMO-STOCK")
     assert "DEMO-STOCK" in page and "1.00 USD" in page and "1 eSIM available" in page
     assert "Custom price 1 1.65 USD 39.39 %" in page and "Dealer price" in page
-    assert order_no in page and f"Sold, 30 days 2 for {2 * Decimal(price)} USD" in page
+    assert order_no in page and f"Revenue, 30 days {2 * Decimal(price)} USD" in page
+    assert "Sold per day 2 in 30 days" in page
     assert 'href="/console/packages/DEMO-STOCK"' in (await admin.get("/console/packages?q=DEMO")).text
     assert (await admin.get("/console/packages/NO-SUCH")).status_code == 404
 

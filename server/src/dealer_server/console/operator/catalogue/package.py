@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import date, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -152,7 +152,7 @@ async def _days(connection: Connection, package_code: str, period: Period) -> Se
     return await report.by_day(connection, Filter(period, package_code=package_code))
 
 
-def _sales(days: Sequence[DaySums], currency: str, today: date) -> Mapping[str, object]:
+def _sales(days: Sequence[DaySums], currency: str, today: date) -> dict[str, Any]:
     """In the last 30 days, beside those before: the total, and what the chart shows."""
     found = recent.recent(days, currency, today)
     before = [one.sold for one in found.before]
