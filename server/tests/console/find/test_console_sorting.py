@@ -41,7 +41,7 @@ LISTS = {
         "code": "ascending",
         **dict.fromkeys(("status", "health", "balance", "packages", "created"), ""),
     },
-    "/console/price-lists": {"name": "ascending", "markup": "", "exceptions": "", "dealers": "", "changed": ""},
+    "/console/price-lists": {"name": "", "dealers": "", "revenue": "descending"},
     "/console/users": {"name": "", "role": "", "signedIn": ""},
     "/console/dealers": {"name": "", "turnover": "descending", "balance": "", "orders": ""},
 }

@@ -34,7 +34,7 @@ class PackageFilter(NamedTuple):
     `place` is the code of what it is sold for, `covers` of a country that is only a part of that. `kind`: FIXED, DAILY
     or RECHARGE. `margin`: below so many hundredths of a percent of the price. `costed`: whether its cost is known.
     `alone`: whether it has no supplier after the first one that is neither down nor paused. `sold_out`: whether it is
-    on sale from a stock that has none left."""
+    on sale from a stock that has none left. `codes`: one of these."""
 
     text: str | None = None
     status: str | None = None
@@ -46,6 +46,7 @@ class PackageFilter(NamedTuple):
     costed: bool | None = None
     alone: bool | None = None
     sold_out: bool | None = None
+    codes: Sequence[str] | None = None
 
 
 class States(NamedTuple):
@@ -82,6 +83,7 @@ _MATCHING = (
     " AND ($8::boolean IS NULL OR (cost IS NOT NULL) = $8)"
     f" AND ($9::boolean IS NULL OR {OTHER_SUPPLIER.format(package_code='package.package_code')} <> $9)"
     f" AND ($10::boolean IS NULL OR {_SOLD_OUT} = $10)"
+    " AND ($11::text[] IS NULL OR package_code = ANY($11))"
 )
 """Of a PackageFilter, in its order."""
 
@@ -104,7 +106,7 @@ ORDERS: Mapping[str, Sequence[str]] = {
 """What the list can be ordered by, and then by packageCode. Numbers that are equal stand by name, and what is unknown
 last, whichever way round."""
 _SOLD = """
-(SELECT package_code, sum(sold)::bigint AS sold, sum(revenue)::bigint AS revenue FROM report_all WHERE day >= $13::date
+(SELECT package_code, sum(sold)::bigint AS sold, sum(revenue)::bigint AS revenue FROM report_all WHERE day >= $14::date
     GROUP BY package_code) sales
 """
 
@@ -132,9 +134,9 @@ async def list_packages(
         "  WHERE n.package_code = package.package_code AND n.position > 0 ORDER BY n.position) AS next_suppliers"
         f" FROM {packages}"
         f" WHERE {_MATCHING}"
-        f" AND ($11::text IS NULL OR ({', '.join(keys)}) {'<' if down else '>'}"
-        f"  (SELECT {', '.join(keys)} FROM {packages} WHERE package_code = $11))"
-        f" ORDER BY {', '.join(f'{key} DESC' if down else key for key in keys)} LIMIT $12",
+        f" AND ($12::text IS NULL OR ({', '.join(keys)}) {'<' if down else '>'}"
+        f"  (SELECT {', '.join(keys)} FROM {packages} WHERE package_code = $12))"
+        f" ORDER BY {', '.join(f'{key} DESC' if down else key for key in keys)} LIMIT $13",
         *filters,
         after,
         limit,
