@@ -39,7 +39,7 @@ LISTS = {
     },
     "/console/suppliers": {
         "code": "ascending",
-        **dict.fromkeys(("status", "health", "balance", "packages", "created"), ""),
+        **dict.fromkeys(("health", "balance", "packages"), ""),
     },
     "/console/price-lists": {"name": "", "dealers": "", "revenue": "descending"},
     "/console/users": {"name": "", "role": "", "signedIn": ""},
