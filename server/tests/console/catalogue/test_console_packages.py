@@ -57,7 +57,8 @@ async def test_a_package_has_a_page_with_its_route_stock_payers_and_sales(
     page = await see(admin, "/console/packages/DEMO-STOCK")
     assert "DEMO-STOCK" in page and "1.00 USD" in page and "1 eSIM available" in page
     assert "Custom price 1 1.65 USD 39.39 %" in page and "Dealer price" in page
-    assert order_no in page and f"Sold, 30 days 2 for {2 * Decimal(price)} USD" in page
+    assert order_no in page and f"Revenue, 30 days {2 * Decimal(price)} USD" in page
+    assert "Sold per day 2 in 30 days" in page
     assert 'href="/console/packages/DEMO-STOCK"' in (await admin.get("/console/packages?q=DEMO")).text
     assert (await admin.get("/console/packages/NO-SUCH")).status_code == 404
 
@@ -123,7 +124,7 @@ async def test_the_list_tells_cost_and_margin_and_finds_what_is_sold_at_a_loss(s
     await of_stock(service, "TEST-REJECT", 20_000)
     await of_stock(service, "TEST-ASYNC", 9_000)
     page = await see(admin, "/console/packages?q=TEST-REJECT")
-    assert "2.00 1.80 USD −11.11 % 0 On sale" in page, page
+    assert "2.00 1.80 USD −11.11 % 0 –" in page, page
     losses = await see(admin, "/console/packages?margin=loss&supplier=stock")
     assert "TEST-REJECT" in losses and "TEST-ASYNC" not in losses
     assert re.search(r"[1-9] packages? below the cost", await see(admin, "/console/packages"))
@@ -137,6 +138,13 @@ async def test_the_list_finds_packages_by_kind_and_place_and_sorts_them_by_data(
     page = (await admin.get("/console/packages?region=FR&kind=DAILY&sort=-data")).text
     assert "4 packages found" in text_of(page) and page.index("FR-UNL-DAY") < page.index("FR-2GB-DAY-C")
     assert "TEST-TOPUP-OK" in await see(admin, "/console/packages?kind=RECHARGE")
+
+
+async def test_tabs_tell_how_many_are_on_sale_sold_out_and_off_sale(admin: Browser):
+    assert "All 1 On sale 1 Sold out 1 Off sale 0" in await see(admin, "/console/packages?q=TEST-STOCKOUT")
+    page = await see(admin, "/console/packages?status=SOLD_OUT&q=TEST-STOCKOUT")
+    assert "1 package found" in page and "Load stock" in page
+    assert "No package matches" in await see(admin, "/console/packages?status=OFF_SALE&q=TEST-STOCKOUT")
 
 
 async def test_chosen_packages_are_taken_off_sale_and_put_back_together(service: Service, admin: Browser):
@@ -279,10 +287,11 @@ async def test_packages_are_sorted_as_people_count_and_tell_what_they_sold(
         made["locationCode"] = "ZW"
         await does(admin, "/console/packages/new", **NEW | made)
     page = await see(admin, "/console/packages?q=ZED-")
-    assert sorted(names, key=page.index) == names
+    assert sorted(names, key=page.index) == names, "where nothing was sold, by name"
     await bought(dealer, quantity=2)
     await folded(service.database)
-    page = await see(admin, "/console/packages?q=TEST-OK&sort=-sold")
-    assert re.search(r"TEST-OK 1 GB 7 days TEST-OK .* [1-9]\d* On sale", page), page
+    page = await see(admin, "/console/packages?q=TEST-")
+    assert re.search(r"TEST-OK 1 GB 7 days TEST-OK (\d+) sold .* \1 [\d.,]+ USD", page), page
+    assert page.index("TEST-OK 1 GB") < page.index("TEST-ASYNC"), "what sold most stands first"
     edit = await see(admin, "/console/packages/TEST-OK/edit?price=9.00")
     assert "Dealers without a price list" in edit and "9.00 USD" in edit.partition("Who pays what")[2]

@@ -17,6 +17,7 @@ from support.console.catalogue import hidden, paid, preview
 from support.console.operator_pages import acts, does, fill, see, text_of
 from support.patience import PATIENCE
 from support.processes import environment, run
+from support.reports import folded
 
 LISTS = "/console/price-lists"
 
@@ -66,6 +67,25 @@ async def test_the_dealers_of_a_list_see_and_pay_its_prices(
     await does(admin, f"{home}/unassign", dealer=str(dealer.tenant_id))
     await paid(dealer, "TEST-OK", "1.80")
     assert await service.audit() == []
+
+
+async def test_lists_tell_what_their_dealers_bought_and_what_the_best_sellers_cost_on_them(
+    service: Service, dealer: ApiClient, admin: Browser
+):
+    home = await made(admin, "Telling", "-10")
+    await does(admin, f"{home}/exceptions", package="TEST-DELAY", price="1.55")
+    await assigned(admin, home, dealer)
+    await paid(dealer, "TEST-OK", "1.62")
+    line = {"packageCode": "TEST-OK", "quantity": 90, "price": "1.62"}
+    assert (await dealer.order(items=[line], amount="145.80")).code == "000000"
+    await folded(service.database)
+    page = await see(admin, LISTS)
+    told = re.search(r"Telling Dealer price − 10 %, 1 exception (.+?) No price list", page)
+    assert told and "145.80 USD" in told[1] and "1.62 USD" in told[1], page
+    page = await see(admin, home)
+    assert "Revenue, 30 days 145.80 USD 90 eSIMs" in page and "TEST-OK" in page, "what sold most stands first"
+    assert "1 package" in await see(admin, f"{home}?only=exceptions")
+    assert "TEST-OK" not in (await see(admin, f"{home}?only=exceptions")).partition("List price")[2]
 
 
 async def test_a_list_replaces_the_markup_of_a_dealer(service: Service, dealer: ApiClient, admin: Browser):

@@ -65,6 +65,7 @@ async def test_packages_and_dealers_are_found_by_a_part_of_their_name(dealer: Ap
     page = await see(admin, "/console/search?q=test-")
     assert "TEST-OK" in page and "package code" not in page and re.search(r"Show all \d+ packages", page)
     assert 'href="/console/packages?q=test-"' in (await admin.get("/console/search?q=test-")).text
+    assert "<mark>TEST-</mark>OK" in (await admin.get("/console/search?q=test-")).text, "what matched is marked"
     named = await see(admin, "/console/search?q=7 days")
     assert "1 GB 7 days" in named and "package name" not in named and "newest" not in page
     assert (await admin.get("/console/search?q=test-ok")).headers["location"] == "/console/packages/TEST-OK"

@@ -1,5 +1,7 @@
 """Who may use the console: an operator's admin sees everybody, a dealer's admin the users of that dealer."""
 
+from collections.abc import Mapping
+
 from dealer_server.console.auth import sign_in
 from dealer_server.console.find import choice
 from dealer_server.console.find.tabs import Tab, Tabs
@@ -32,6 +34,17 @@ ROLE_TABLE = tuple(
 )
 """What users of a dealer may do, for people; the declarations of the pages decide."""
 
+ROLE_TEXTS: Mapping[str, str] = {
+    "op:admin": "everything",
+    "op:finance": "money, refunds, top-ups",
+    "op:support": "codes, resending, cancelling",
+    "op:readonly": "looks, changes nothing",
+    "dealer:admin": "everything of the dealer",
+    "dealer:developer": "integration, moves no money",
+    "dealer:finance": "buying, wallet, no secrets",
+}
+"""The same in short."""
+
 
 @page(USERS, ADMINS, TEMPLATE, MenuEntry("Users", "users", 150))
 async def users(context: RequestContext) -> Html:
@@ -55,6 +68,7 @@ async def users(context: RequestContext) -> Html:
             kind=kind,
             text=params.text(context.query, "q"),
         )
+        counts = await console_user.count_kinds(connection) if is_operator else {}
     following = rows[PAGE_SIZE - 1].user_id if len(rows) > PAGE_SIZE else None
     return Html(
         users=rows[:PAGE_SIZE],
@@ -65,18 +79,23 @@ async def users(context: RequestContext) -> Html:
         issued=issued if isinstance(issued, IssuedPassword) else None,
         link=issued if isinstance(issued, IssuedLink) else None,
         operator=is_operator,
-        tabs=_tabs(kind),
+        tabs=_tabs(kind, counts),
         kind=kind,
         dealer=dealer,
         operator_roles=OPERATOR_ROLES,
         dealer_roles=DEALER_ROLES,
         role_table=ROLE_TABLE,
+        role_texts=ROLE_TEXTS,
     )
 
 
-def _tabs(kind: str | None) -> Tabs:
-    kinds = [Tab(one.capitalize(), params.address(USERS, {"kind": one}), one == kind) for one in KINDS]
-    return Tabs(USERS, [Tab("All", USERS, kind is None), *kinds], "")
+def _tabs(kind: str | None, counts: Mapping[str, int]) -> Tabs:
+    """`counts`: how many users there are of each kind."""
+    kinds = [
+        Tab(one.capitalize(), params.address(USERS, {"kind": one}), one == kind, listed=f"{counts.get(one, 0):,}")
+        for one in KINDS
+    ]
+    return Tabs(USERS, [Tab("All", USERS, kind is None, listed=f"{sum(counts.values()):,}"), *kinds], "")
 
 
 @action(USERS, ADMINS)

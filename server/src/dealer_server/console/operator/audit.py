@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from dealer_server.console.find import choice, dates, files, tabs
@@ -62,6 +63,13 @@ class Shown(NamedTuple):
     details: Sequence[Told]
 
 
+class Run(NamedTuple):
+    """What one actor did at once, in one second, again and again: the newest first. `names`: of what was changed."""
+
+    entries: Sequence[Shown]
+    names: Sequence[str]
+
+
 @page(AUDIT, OPERATORS, "operator/audit.html", MenuEntry("Audit log", "history", 160), listing=True)
 async def audit(context: RequestContext) -> Html:
     (dealer, filters), faults = await _wanted(context), params.faults(context.query)
@@ -73,7 +81,7 @@ async def audit(context: RequestContext) -> Html:
                 connection, filters, params.number(context.query, "before"), PAGE_SIZE
             )
     return Html(
-        acts=[_shown(act) for act in found.rows],
+        runs=[_run(list(run)) for _, run in groupby(found.rows, _at_once)],
         actions=_choices(chosen),
         said=ACTIONS.get(chosen or "", chosen or ""),
         dealer=dealer,
@@ -114,6 +122,17 @@ async def _wanted(context: RequestContext) -> tuple[Choice, ActFilter]:
     )
 
 
+def _at_once(act: Act) -> tuple[object, ...]:
+    """What acts that stand in one row have in common."""
+    return act.author, act.action, act.source, act.tenant_id, act.at.replace(microsecond=0)
+
+
+def _run(acts: Sequence[Act]) -> Run:
+    entries = [_shown(act) for act in acts]
+    named = [next((one for one in entry.details if one.page), next(iter(entry.details), None)) for entry in entries]
+    return Run(entries, [one.text for one in named if one is not None])
+
+
 def _choices(chosen: str | None) -> list[tuple[str, str]]:
     """The options of the filter: every action, and a part of some where the address asks for one."""
     part = [(chosen, chosen)] if chosen and chosen not in ACTIONS else []
@@ -145,6 +164,8 @@ def _details(act: Act) -> Sequence[Told]:
     facts = [Told(words.label(name), _text(name, value), page_of(name, value)) for name, value in detail.items()]
     if not isinstance(after, dict):
         return facts
+    if act.action in ("topup.approve", "topup.reject"):
+        after = {name: value for name, value in after.items() if name != "status"}
     old = before if isinstance(before, dict) else {}
     said = str if act.action.startswith("price_list.") else words.label  # there a name may be a packageCode
     silent = (*_SILENT, act.dealer) if act.action.endswith(".create") else None

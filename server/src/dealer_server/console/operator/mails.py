@@ -15,11 +15,14 @@ from dealer_server.console.shared.page import action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_SUPPORT, OPERATORS
 from dealer_server.console.shared.request_context import Embedded, Html, NotFound, Redirect, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.operations.notices import resend
 from dealer_server.rules.notices.notice import CONFIRM_ADDRESS, RESET_LINK, address
-from dealer_server.rules.notices.texts import digest_subject, text_of
+from dealer_server.rules.notices.notice import OPERATORS as OPERATORS_TENANT
+from dealer_server.rules.notices.texts import LABELS, digest_subject, text_of
 from dealer_server.store.notices import listing
 from dealer_server.store.notices.listing import DevMail, Mailed
+from dealer_server.store.notices.outbox import Notice
 
 MAILS = "/console/mails"
 MOST_LISTED = 200
@@ -28,6 +31,9 @@ TABS = (
     ("Waiting", {"status": "WAITING"}),
     ("Sent", {"status": "DELIVERED"}),
 )
+KINDS: Mapping[str, str] = {name: label for name, (label, _) in LABELS.items()}
+"""What emails may be listed by, as people say it."""
+_NOTICE_NO = re.compile("N([0-9]{1,18})")
 _LINKS = {CONFIRM_ADDRESS: "Confirm your address", RESET_LINK: "Choose a new password"}
 
 
@@ -46,12 +52,28 @@ class Mail(NamedTuple):
         return re.sub(r"^\[[^]]*\] ", "", self.headers["Subject"])
 
 
+class About(NamedTuple):
+    """What an email tells of: the kind of its newest notice, and the page about that, with what the link says."""
+
+    kind: str = ""
+    path: str = ""
+    link: str = ""
+
+
 class Row(NamedTuple):
-    """An email of the list, with what it tells of."""
+    """An email of the list."""
 
     mail: Mailed
     to: str
     title: str
+    about: About
+
+
+class Kept(NamedTuple):
+    """One that `dev` keeps."""
+
+    mail: Mail
+    about: About
 
 
 @page(MAILS, OPERATORS, "operator/mails.html", within=NOTICES, listing=True)
@@ -59,26 +81,56 @@ async def mails(context: RequestContext) -> Html:
     """Where mails are kept, those; else what became of each."""
     to, before = params.text(context.query, "to"), params.number(context.query, "before")
     state = params.one_of(context.query, "status", tuple(listing.STATES))
-    kept, found, failed = list[DevMail](), list[Mailed](), 0
+    kind = params.one_of(context.query, "type", tuple(KINDS))
+    kept, found, failed = list[Kept](), list[Mailed](), 0
     in_mailbox = context.parts.settings.mails == "kept"
     async with context.parts.database.connection() as connection:
         if in_mailbox:
-            kept = await listing.mails(connection, MOST_LISTED)
+            kept = await _kept(connection)
         else:
-            found = await listing.mailed(connection, state, to, before, PAGE_SIZE + 1)
+            found = await listing.mailed(connection, state, to, kind, before, PAGE_SIZE + 1)
             failed = await listing.failed_mails(connection)
-    shown = [one for one in map(_read, kept) if to is None or to.lower() in one.headers["To"].lower()]
+    shown = [
+        one
+        for one in kept
+        if (to is None or to.lower() in one.mail.headers["To"].lower())
+        and (kind is None or one.about.kind == KINDS[kind])
+    ]
     following = found[PAGE_SIZE - 1].delivery_id if len(found) > PAGE_SIZE else None
-    rows = [Row(one, address(one.mail, one.name), _title(one)) for one in found[:PAGE_SIZE]]
+    rows = [
+        Row(one, address(one.mail, one.name), _title(one), _about(one.notice, one.notices)) for one in found[:PAGE_SIZE]
+    ]
     return Html(
         in_mailbox=in_mailbox,
         mails=shown,
         most=MOST_LISTED,
         rows=rows,
         tabs=await tabs.of(context, MAILS, [] if in_mailbox else TABS, {"Failed": failed}, listing.COUNTED),
-        filtered=to is not None or state is not None,
+        filtered=to is not None or state is not None or kind is not None,
+        kinds=list(KINDS.items()),
         pages=params.pager(context, MAILS, following, shown=len(rows), word="email"),
     )
+
+
+async def _kept(connection: Connection) -> list[Kept]:
+    mails = [_read(one) for one in await listing.mails(connection, MOST_LISTED)]
+    ids = [_NOTICE_NO.findall(one.headers["X-Notice-ID"]) for one in mails]
+    told = await listing.told(connection, [int(number) for of in ids for number in of])
+    notices = [[told[int(number)] for number in of if int(number) in told] for of in ids]
+    return [Kept(one, _about(next(iter(of), None), len(of))) for one, of in zip(mails, notices, strict=True)]
+
+
+def _about(notice: Notice | None, notices: int) -> About:
+    """Of several notices, that they are several."""
+    if notices > 1:
+        return About("Daily summary", NOTICES, "Notices")
+    if notice is None or notice.notice_type in _LINKS:
+        return About("Account" if notice is not None else "")
+    text = text_of(notice.notice_type, notice.data)
+    kind = KINDS.get(notice.notice_type, "")
+    if notice.tenant_id != OPERATORS_TENANT:
+        return About(kind, f"/console/dealers/{notice.tenant_id}", "Open the dealer")
+    return About(kind, text.path, text.link)
 
 
 def _title(one: Mailed) -> str:

@@ -1,8 +1,10 @@
 """Packages: on and off sale, the import with a preview of its changes, and stock."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import date
 from typing import Literal, NamedTuple
 
+from dealer_server.console.find import tabs
 from dealer_server.console.operator.catalogue import columns
 from dealer_server.console.shared import params
 from dealer_server.console.shared.forms import uploads
@@ -11,25 +13,35 @@ from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.operations.catalogue import import_packages
 from dealer_server.operations.catalogue import load_stock as stock
 from dealer_server.operations.catalogue.below_cost import cost_text
 from dealer_server.operations.catalogue.set_status import set_package_status
 from dealer_server.operations.errors import OperatorError
-from dealer_server.rules.catalogue.package import Package, data_text
+from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.money import percent
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
+from dealer_server.rules.reports.sums import DaySums, Sums
 from dealer_server.store.console import packages as console_packages
-from dealer_server.store.console.packages import PackageFilter, PackageRow
+from dealer_server.store.console.packages import PackageFilter, PackageRow, States
 from dealer_server.store.reports import report
 
 PACKAGES, IMPORT, STOCK = "/console/packages", "/console/packages/import", "/console/packages/{code}/stock"
 STOCK_TEMPLATE = "operator/stock.html"
 STATUSES = ("ON_SALE", "OFF_SALE")
 KINDS = {"FIXED": "Fixed plans", "DAILY": "By the day", "RECHARGE": "Recharges"}
-COLUMNS = ("name", "place", "data", "supplier", "-cost", "-price", "margin", "-sold")
+SOLD_OUT = "SOLD_OUT"
+PRESETS = (
+    ("On sale", {"status": "ON_SALE"}),
+    ("Sold out", {"status": SOLD_OUT}),
+    ("Off sale", {"status": "OFF_SALE"}),
+)
+COLUMNS = ("name", "place", "data", "supplier", "-cost", "-price", "margin", "-sold", "-revenue")
+DAYS_A_POINT = 3
+"""Of the small line of sales."""
 FAULTS = 200
 CHANGES = 500
 
@@ -39,7 +51,7 @@ async def packages(context: RequestContext) -> Html:
     query, floor = context.query, context.parts.settings.margin_floor_basis_points or 0
     margins = _margins(floor)
     filters = _filters(query, margins)
-    order, since = params.order(context, PACKAGES, COLUMNS, "name"), recent.shown(day_of(context.now)).first
+    order, today = params.order(context, PACKAGES, COLUMNS, "-sold"), day_of(context.now)
     async with context.parts.database.connection() as connection:
         rows = await console_packages.list_packages(
             connection,
@@ -48,20 +60,20 @@ async def packages(context: RequestContext) -> Html:
             PAGE_SIZE + 1,
             order.key,
             descending=order.descending,
-            since=since,
+            since=recent.shown(today).first,
         )
-        codes = [row.package.package_code for row in rows]
-        sold = await console_packages.sold_since(connection, codes, since)
-        total = await console_packages.count_packages(connection, filters)
+        sales = await _sales(connection, [row.package for row in rows[:PAGE_SIZE]], today)
+        states = await console_packages.count_states(connection, filters)
         places = await console_packages.places(connection)
         costs = await console_packages.costs(connection)
         suppliers = await report.suppliers(connection)
     following = rows[PAGE_SIZE - 1].package.package_code if len(rows) > PAGE_SIZE else None
+    total = _in_state(states, filters)
     return Html(
-        packages=[(row, _margin(row)) for row in rows[:PAGE_SIZE]],
+        packages=[(row, _margin(row), sales.get(row.package.package_code)) for row in rows[:PAGE_SIZE]],
         filters=filters,
         total=total,
-        sold=sold,
+        tabs=await tabs.of(context, PACKAGES, PRESETS, _counts(states)),
         costed=costs.known > 0,
         losses=costs.losses,
         floor=floor,
@@ -70,11 +82,44 @@ async def packages(context: RequestContext) -> Html:
         suppliers=suppliers,
         margins={name: margin.label for name, margin in margins.items()},
         margin=params.one_of(query, "margin", tuple(margins)) or "",
-        data_text=data_text,
         cost_text=cost_text,
         pager=params.pager(context, PACKAGES, following, shown=min(len(rows), PAGE_SIZE), word="package", total=total),
         order=order,
     )
+
+
+class Sales(NamedTuple):
+    """Of a package in the last 30 days. `trend`: how many were sold in each DAYS_A_POINT of them."""
+
+    total: Sums
+    change: str
+    trend: Sequence[int]
+
+
+async def _sales(connection: Connection, packages: Sequence[Package], today: date) -> Mapping[str, Sales]:
+    """Of those that were sold, by packageCode."""
+    days: dict[str, list[DaySums]] = {}
+    wanted, codes = report.Filter(recent.compared(today)), [package.package_code for package in packages]
+    for row in await report.among(connection, wanted, ("package", "day"), codes):
+        days.setdefault(row.keys["package"], []).append(DaySums(row.keys["day"], row.currency, row.sums))
+    found = {}
+    for package in packages:
+        if sold := days.get(package.package_code):
+            last = recent.recent(sold, package.currency, today)
+            trend = [one.sold for one in last.sums]
+            points = [sum(trend[at : at + DAYS_A_POINT]) for at in range(0, len(trend), DAYS_A_POINT)]
+            found[package.package_code] = Sales(last.total, last.change, points)
+    return found
+
+
+def _counts(states: States) -> Mapping[str, int]:
+    return {"All": states.every, "On sale": states.on_sale, "Sold out": states.sold_out, "Off sale": states.off_sale}
+
+
+def _in_state(states: States, filters: PackageFilter) -> int:
+    if filters.sold_out:
+        return states.sold_out
+    return {None: states.every, "ON_SALE": states.on_sale}.get(filters.status, states.off_sale)
 
 
 class _Margin(NamedTuple):
@@ -105,6 +150,7 @@ def _filters(query: Mapping[str, str], margins: Mapping[str, _Margin]) -> Packag
         margin=margin.below if margin else None,
         costed=margin.costed if margin else None,
         alone=True if query.get("route") == "alone" else None,
+        sold_out=True if query.get("status") == SOLD_OUT else None,
     )
 
 

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dealer_server.console.shared import words
 from dealer_server.rules import dates
@@ -72,6 +72,18 @@ def data_of(used: int, total: int) -> str:
     left, right = data_amount(used), data_amount(total)
     amount, _, unit = left.partition(" ")
     return f"{amount if right.endswith(f' {unit}') else left} of {right}"
+
+
+def marked(text: str, asked: str) -> Markup:
+    """A text in which what was asked for is marked, and its words of two characters and more."""
+    whole = asked.strip()
+    words = sorted({word for word in (whole, *whole.split()) if len(word) > 1}, key=len, reverse=True)
+    if not words:
+        return escape(text)
+    parts = re.split(f"({'|'.join(map(re.escape, words))})", text, flags=re.IGNORECASE)
+    return Markup("").join(
+        Markup("<mark>{}</mark>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts)
+    )
 
 
 def time_left(end: datetime, now: datetime) -> str:
@@ -252,6 +264,7 @@ def _add_names(made: Environment) -> None:
         "word": words.text,
         "label": words.label,
         "grouped": money.grouped,
+        "marked": marked,
         "percent": percent.shown,
         "share": percent.fixed,
         "percent_number": percent.number,

@@ -208,4 +208,12 @@
   });
   for (const key of document.querySelectorAll("[data-palette-open] kbd"))
     key.textContent = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘K" : "Ctrl K";
+  // On the page of what was found, arrows go from one to the next.
+  document.addEventListener("keydown", (event) => {
+    if (!["ArrowDown", "ArrowUp"].includes(event.key) || event.altKey || event.ctrlKey || event.metaKey) return;
+    const hits = [...document.querySelectorAll("#hits a.hit")], at = hits.indexOf(document.activeElement);
+    if (at < 0 && (event.key === "ArrowUp" || document.activeElement !== document.body)) return;
+    const next = hits[at + (event.key === "ArrowDown" ? 1 : -1)];
+    if (next) { event.preventDefault(); next.focus(); }
+  });
 })();

@@ -41,6 +41,14 @@ class PriceListTerms(msgspec.Struct, frozen=True):
     exceptions: Mapping[str, OwnPrice] = {}
 
 
+def rule(basis: str, markup_basis_points: int) -> str:
+    """Terms for people: Dealer price + 8 %, Cost + 20 %, Dealer price − 10 %."""
+    of = "Cost" if basis == "COST" else "Dealer price"
+    if not markup_basis_points:
+        return of
+    return f"{of} {'+' if markup_basis_points > 0 else '−'} {percent.shown(abs(markup_basis_points))}"
+
+
 def price(package: Package, cost: Cost | None, terms: PriceListTerms) -> int | None:
     """The unit price in ten-thousandths, None where the list says that it is not on sale; whether the package itself
     is on sale is not asked. Over a cost that is not known in the package's currency: the package's own price."""

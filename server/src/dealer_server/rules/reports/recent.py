@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dealer_server.rules.period import change_text
 from dealer_server.rules.reports import sums as rules
-from dealer_server.rules.reports.period import Period, preset
+from dealer_server.rules.reports.period import DAY, Period, preset
 from dealer_server.rules.reports.sums import DaySums, Sums
 
 PACE_DAYS = 7
@@ -63,5 +63,14 @@ def recent(days: Iterable[DaySums], currency: str, today: date) -> Recent:
 def days_left(available: int, found: Recent) -> int | None:
     """For how many days `available` lasts at what was spent and not refunded in the last 7 whole days; None where that
     is nothing."""
-    spent = rules.total(found.sums[-1 - PACE_DAYS : -1]).net
+    return lasts(available, rules.total(found.sums[-1 - PACE_DAYS : -1]).net)
+
+
+def pace(today: date) -> Period:
+    """The whole days whose pace counts."""
+    return Period(today - PACE_DAYS * DAY, today - DAY)
+
+
+def lasts(available: int, spent: int) -> int | None:
+    """For how many days, at what was spent in PACE_DAYS; None where that is nothing."""
     return max(available, 0) * PACE_DAYS // spent if spent > 0 else None

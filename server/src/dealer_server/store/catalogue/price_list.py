@@ -183,6 +183,22 @@ async def listed(connection: Connection) -> list[Listed]:
     return [Listed(**row) for row in rows]
 
 
+class Payer(NamedTuple):
+    """An active dealer. `price_list_id`: None without a list."""
+
+    tenant_id: int
+    name: str
+    price_list_id: int | None
+
+
+async def payers(connection: Connection) -> list[Payer]:
+    """All active dealers, by name."""
+    rows = await connection.fetch(
+        "SELECT tenant_id, name, price_list_id FROM tenant WHERE status = 'ACTIVE' ORDER BY lower(name), tenant_id"
+    )
+    return [Payer(**row) for row in rows]
+
+
 async def dealers(connection: Connection, price_list_id: int, limit: int) -> list[Dealer]:
     """Who has a list, by tenantId."""
     rows = await connection.fetch(

@@ -162,14 +162,14 @@ async def first_dealer_at(connection: Connection) -> datetime | None:
 
 
 async def delivery_seconds(connection: Connection, keys: Sequence[tuple[int, int]]) -> list[float]:
-    """From payment to the first profile delivered, of each of these (tenant_id, orderId); the quickest first."""
+    """From payment to the first profile delivered, of each of these (tenant_id, orderId); the oldest order first."""
     rows = await connection.fetch(
         "SELECT extract(epoch FROM changed - paid)::float8 AS seconds FROM ("
-        " SELECT min(created_at) FILTER (WHERE event_type = 'ORDER_PAID') AS paid,"
+        " SELECT order_id, min(created_at) FILTER (WHERE event_type = 'ORDER_PAID') AS paid,"
         "  min(created_at) FILTER (WHERE event_type = 'DELIVERY_UPDATED') AS changed"
         " FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
         " JOIN webhook_delivery USING (tenant_id, order_id) GROUP BY tenant_id, order_id"
-        ") took WHERE changed IS NOT NULL AND paid IS NOT NULL ORDER BY seconds",
+        ") took WHERE changed IS NOT NULL AND paid IS NOT NULL ORDER BY order_id",
         [key[0] for key in keys],
         [key[1] for key in keys],
     )

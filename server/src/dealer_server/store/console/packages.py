@@ -17,7 +17,8 @@ _decode = msgspec.json.Decoder(Package).decode
 class PackageRow(NamedTuple):
     """`free`: how many can still be sold of one that is sold from stock. `supplier`: who makes it, first of its route.
     `cost`: what that supplier asks, in ten-thousandths of the package's currency, None where it is not known in it.
-    `floor`: the package's own margin floor, in hundredths of a percent."""
+    `floor`: the package's own margin floor, in hundredths of a percent. `next_suppliers`: who is asked after it, in
+    order."""
 
     package: Package
     updated_at: datetime
@@ -25,13 +26,15 @@ class PackageRow(NamedTuple):
     supplier: str
     cost: int | None
     floor: int | None
+    next_suppliers: Sequence[str]
 
 
 class PackageFilter(NamedTuple):
     """Which packages: all that is given must match. `text` is a part of the code or the name, or the code of its place;
     `place` is the code of what it is sold for, `covers` of a country that is only a part of that. `kind`: FIXED, DAILY
     or RECHARGE. `margin`: below so many hundredths of a percent of the price. `costed`: whether its cost is known.
-    `alone`: whether it has no supplier after the first one that is neither down nor paused."""
+    `alone`: whether it has no supplier after the first one that is neither down nor paused. `sold_out`: whether it is
+    on sale from a stock that has none left. `codes`: one of these."""
 
     text: str | None = None
     status: str | None = None
@@ -42,6 +45,17 @@ class PackageFilter(NamedTuple):
     margin: int | None = None
     costed: bool | None = None
     alone: bool | None = None
+    sold_out: bool | None = None
+    codes: Sequence[str] | None = None
+
+
+class States(NamedTuple):
+    """How many packages there are, and how many of those in each state."""
+
+    every: int
+    on_sale: int
+    off_sale: int
+    sold_out: int
 
 
 _PACKAGES = """
@@ -53,6 +67,8 @@ FROM package p LEFT JOIN route r ON r.package_code = p.package_code AND r.positi
 _MARGIN = "(price - cost)::numeric * 10000 / greatest(price, 1)"
 _KIND = """CASE WHEN document ->> 'type' = 'TOPUP' THEN 'RECHARGE' WHEN document ->> 'data_type' = 'TOTAL' THEN 'FIXED'
     ELSE 'DAILY' END"""
+_SOLD_OUT = """(document ->> 'status' = 'ON_SALE' AND document ->> 'supplier' = 'stock' AND NOT EXISTS
+    (SELECT FROM stock_profile s WHERE s.package_code = package.package_code AND taken_by IS NULL))"""
 
 _MATCHING = (
     "($1::text IS NULL OR position(lower($1) IN lower(package_code)) > 0"
@@ -66,27 +82,33 @@ _MATCHING = (
     f" AND ($7::bigint IS NULL OR {_MARGIN} < $7)"
     " AND ($8::boolean IS NULL OR (cost IS NOT NULL) = $8)"
     f" AND ($9::boolean IS NULL OR {OTHER_SUPPLIER.format(package_code='package.package_code')} <> $9)"
+    f" AND ($10::boolean IS NULL OR {_SOLD_OUT} = $10)"
+    " AND ($11::text[] IS NULL OR package_code = ANY($11))"
 )
 """Of a PackageFilter, in its order."""
 
 _BYTES = "coalesce((document ->> 'data_bytes')::bigint, 9223372036854775807)"
 _DAYS = "(document ->> 'duration')::int"
+_UNKNOWN = 2**62
+# What a name begins with, its place most likely; then 1 GB before 10 GB, and 7 days before 30.
+_BY_NAME = ("lower(substring(document ->> 'package_name' FROM '^[^0-9]*'))", _BYTES, _DAYS)
 ORDERS: Mapping[str, Sequence[str]] = {
-    # What a name begins with, its place most likely; then 1 GB before 10 GB, and 7 days before 30.
-    "name": ("lower(substring(document ->> 'package_name' FROM '^[^0-9]*'))", _BYTES, _DAYS),
+    "name": _BY_NAME,
     "place": ("lower(coalesce(document ->> 'location_name', ''))", _BYTES, _DAYS),
     "data": (_BYTES, _DAYS),
     "supplier": ("supplier",),
-    "cost": ("coalesce(cost, {unknown})",),
-    "price": ("price",),
-    "margin": (f"coalesce({_MARGIN}, {{unknown}})",),
-    "sold": ("coalesce(sold, 0)",),
+    "cost": (f"coalesce({{sign}}cost, {_UNKNOWN})", *_BY_NAME),
+    "price": ("{sign}price", *_BY_NAME),
+    "margin": (f"coalesce({{sign}}{_MARGIN}, {_UNKNOWN})", *_BY_NAME),
+    "sold": ("{sign}coalesce(sold, 0)", *_BY_NAME),
+    "revenue": ("{sign}coalesce(revenue, 0)", *_BY_NAME),
 }
-"""What the list can be ordered by, and then by packageCode. What is unknown stands last, whichever way round."""
-_UNKNOWN = 2**62
-_SOLD = (
-    "SELECT package_code, sum(sold)::bigint AS sold FROM report_all WHERE day >= {since}{only} GROUP BY package_code"
-)
+"""What the list can be ordered by, and then by packageCode. Numbers that are equal stand by name, and what is unknown
+last, whichever way round."""
+_SOLD = """
+(SELECT package_code, sum(sold)::bigint AS sold, sum(revenue)::bigint AS revenue FROM report_all WHERE day >= $14::date
+    GROUP BY package_code) sales
+"""
 
 
 async def list_packages(
@@ -99,38 +121,28 @@ async def list_packages(
     descending: bool = False,
     since: date | None = None,
 ) -> list[PackageRow]:
-    """After the package seen last, in one of ORDERS. `since`: the first day whose sales count in the order by them."""
-    keys = [key.format(unknown=-_UNKNOWN if descending else _UNKNOWN) for key in ORDERS[order]]
-    by, direction = ", ".join([*keys, "package_code"]), "DESC" if descending else "ASC"
-    packages = _PACKAGES
-    if order == "sold":
-        packages = f"{_PACKAGES} LEFT JOIN ({_SOLD.format(since='$12::date', only='')}) sales USING (package_code)"
+    """After the package seen last, in one of ORDERS. `since`: the first day whose sales count in an order by them."""
+    by_number, by_sales = "{sign}" in ORDERS[order][0], order in ("sold", "revenue")
+    keys = [*(key.format(sign="-" if descending else "") for key in ORDERS[order]), "package_code"]
+    down = descending and not by_number
+    packages = f"{_PACKAGES} LEFT JOIN {_SOLD} USING (package_code)" if by_sales else _PACKAGES
     rows = await connection.fetch(
         "SELECT document::text AS document, updated_at, CASE WHEN document ->> 'supplier' = 'stock' THEN"
         "  (SELECT count(*) FROM stock_profile s WHERE s.package_code = package.package_code AND taken_by IS NULL)"
         " END AS free, supplier, cost, (SELECT margin_floor_basis_points FROM route_terms t"
-        "  WHERE t.package_code = package.package_code) AS floor"
+        "  WHERE t.package_code = package.package_code) AS floor, ARRAY(SELECT n.supplier FROM route n"
+        "  WHERE n.package_code = package.package_code AND n.position > 0 ORDER BY n.position) AS next_suppliers"
         f" FROM {packages}"
         f" WHERE {_MATCHING}"
-        f" AND ($10::text IS NULL OR ({by}) {'<' if descending else '>'}"
-        f"  (SELECT {by} FROM {packages} WHERE package_code = $10))"
-        f" ORDER BY {', '.join(f'{key} {direction}' for key in [*keys, 'package_code'])} LIMIT $11",
+        f" AND ($12::text IS NULL OR ({', '.join(keys)}) {'<' if down else '>'}"
+        f"  (SELECT {', '.join(keys)} FROM {packages} WHERE package_code = $12))"
+        f" ORDER BY {', '.join(f'{key} DESC' if down else key for key in keys)} LIMIT $13",
         *filters,
         after,
         limit,
-        *([since] if order == "sold" else ()),
+        *([since] if by_sales else ()),
     )
-    return [
-        PackageRow(_decode(row["document"]), row["updated_at"], row["free"], row["supplier"], row["cost"], row["floor"])
-        for row in rows
-    ]
-
-
-async def sold_since(connection: Connection, package_codes: Sequence[str], since: date) -> dict[str, int]:
-    """How many eSIMs and recharges of these were sold on that day and later, of those that were."""
-    sql = _SOLD.format(since="$1", only=" AND package_code = ANY($2::text[])")
-    rows = await connection.fetch(sql, since, list(package_codes))
-    return {row["package_code"]: row["sold"] for row in rows}
+    return [PackageRow(_decode(row["document"]), *list(row)[1:]) for row in rows]
 
 
 class Edit(NamedTuple):
@@ -154,6 +166,18 @@ async def last_edit(connection: Connection, package_code: str) -> Edit | None:
 
 async def count_packages(connection: Connection, filters: PackageFilter) -> int:
     return await connection.fetchval(f"SELECT count(*) FROM {_PACKAGES} WHERE {_MATCHING}", *filters) or 0
+
+
+async def count_states(connection: Connection, filters: PackageFilter) -> States:
+    """Of those that match, whatever their state."""
+    row = await connection.fetchrow(
+        "SELECT count(*) AS every, count(*) FILTER (WHERE document ->> 'status' = 'ON_SALE') AS on_sale,"
+        " count(*) FILTER (WHERE document ->> 'status' = 'OFF_SALE') AS off_sale,"
+        f" count(*) FILTER (WHERE {_SOLD_OUT}) AS sold_out FROM {_PACKAGES} WHERE {_MATCHING}",
+        *filters._replace(status=None, sold_out=None),
+    )
+    assert row is not None, "a count has a row"
+    return States(**row)
 
 
 class Costs(NamedTuple):

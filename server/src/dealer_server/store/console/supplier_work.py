@@ -59,16 +59,22 @@ _RESULTS = {
 
 
 class CallCounts(NamedTuple):
-    """Calls since a moment: how many were answered with what. `more`: only the latest COUNTED_CALLS are counted."""
+    """Calls since a moment: how many were answered with what. `more`: only the latest COUNTED_CALLS are counted. `p95`:
+    seconds within which 95 % of the answers came; None without any."""
 
     total: int
     refused: int
     unanswered: int
     more: bool
+    p95: float | None
 
     @property
     def failed(self) -> int:
         return self.refused + self.unanswered
+
+    @property
+    def success_rate(self) -> str:
+        return percent.tenths(self.total - self.failed, self.total) or "–"
 
     @property
     def error_rate(self) -> str:
@@ -132,10 +138,12 @@ _COUNTED = """
     count(*) FILTER (WHERE (outcome IS NOT NULL AND outcome !~ '^(SKIPPED|DROPPED)') OR late)::int AS total,
     count(*) FILTER (WHERE outcome ~ '^(REJECTED|WRITTEN_OFF)' AND outcome !~ ' TEMPORARY$')::int AS refused,
     count(*) FILTER (WHERE late OR outcome ~ '^(UNKNOWN|PARKED)|^REJECTED TEMPORARY$')::int AS unanswered
-FROM (SELECT outcome, sent_at, answered_at IS NULL AND sent_at < $3::timestamptz - $4 * interval '1 second' AS late
+FROM (SELECT outcome, sent_at, answered_at,
+        answered_at IS NULL AND sent_at < $3::timestamptz - $4 * interval '1 second' AS late
     FROM supplier_call WHERE supplier = $1 AND sent_at >= $2 ORDER BY sent_at DESC LIMIT $5) c
 """
-CALL_COUNTS = f"SELECT count(*)::int AS rows, {_COUNTED}"
+_P95 = "percentile_disc(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM answered_at - sent_at))::float8 AS p95"
+CALL_COUNTS = f"SELECT count(*)::int AS rows, {_P95}, {_COUNTED}"
 CALL_HOURS = f"SELECT date_trunc('hour', sent_at, 'UTC') AS start, {_COUNTED} GROUP BY 1 ORDER BY 1"
 WAITING_ORDERS = """
 SELECT p.tenant_id, t.name, p.order_id, count(*)::int AS units,
@@ -171,7 +179,9 @@ async def call_counts_of(
         " UNION ALL ".join(each), codes[0], since, now, ANSWER_SECONDS, COUNTED_CALLS, *codes[1:]
     )
     return {
-        row["supplier"]: CallCounts(row["total"], row["refused"], row["unanswered"], row["rows"] == COUNTED_CALLS)
+        row["supplier"]: CallCounts(
+            row["total"], row["refused"], row["unanswered"], row["rows"] == COUNTED_CALLS, row["p95"]
+        )
         for row in rows
     }
 

@@ -158,6 +158,15 @@ async def listed(
     return [Listed(**row) for row in rows]
 
 
+async def count_kinds(connection: Connection) -> dict[str, int]:
+    """How many users are operators, and how many are of dealers."""
+    row = await connection.fetchrow(
+        "SELECT count(*) FILTER (WHERE tenant_id IS NULL) AS operators, count(tenant_id) AS dealers FROM console_user"
+    )
+    assert row is not None, "a count has a row"
+    return dict(row)
+
+
 async def set_password(connection: Connection, user_id: int, password: str, *, must_change: bool) -> None:
     """A link to choose another one ends."""
     await connection.execute("DELETE FROM password_reset WHERE user_id = $1", user_id)

@@ -106,17 +106,19 @@ LEFT JOIN tenant t ON t.tenant_id = d.tenant_id
 CROSS JOIN LATERAL (SELECT count(*)::int AS notices, max(notice_id) AS newest FROM notice_content c
     WHERE c.tenant_id = d.tenant_id AND c.delivery_id = d.delivery_id) c
 LEFT JOIN notice n ON n.tenant_id = d.tenant_id AND n.notice_id = c.newest
-WHERE $3::text IS NULL OR position(lower($3) IN lower(u.name || ' ' || coalesce(s.mail, ''))) > 0
+WHERE ($3::text IS NULL OR position(lower($3) IN lower(u.name || ' ' || coalesce(s.mail, ''))) > 0)
+    AND ($5::text IS NULL OR n.notice_type = $5)
 ORDER BY d.delivery_id DESC LIMIT $4
 """
 
 
 async def mailed(
-    connection: Connection, state: str | None, text: str | None, before: int | None, limit: int
+    connection: Connection, state: str | None, text: str | None, notice_type: str | None, before: int | None, limit: int
 ) -> list[Mailed]:
-    """The newest first, of the newest LOOKED_AT in one of STATES. `text`: a part of the recipient's name or address."""
+    """The newest first, of the newest LOOKED_AT in one of STATES. `text`: a part of the recipient's name or address.
+    `notice_type`: of the newest notice that it tells of."""
     sql = _MAILED.format(state=STATES[state] if state else "true")
-    rows = await connection.fetch(sql, before, LOOKED_AT, text, limit)
+    rows = await connection.fetch(sql, before, LOOKED_AT, text, limit, notice_type)
     return [_mailed(row) for row in rows]
 
 
@@ -126,6 +128,16 @@ def _mailed(row: Any) -> Mailed:
         data = msgspec.json.decode(row["data"])
         notice = Notice(row["tenant_id"], row["notice_id"], row["notice_type"], data, row["told_at"])
     return Mailed(**{name: row[name] for name in Mailed._fields if name != "notice"}, notice=notice)
+
+
+async def told(connection: Connection, notice_ids: Sequence[int]) -> dict[int, Notice]:
+    """What the mails of `dev` tell of, by noticeId."""
+    rows = await connection.fetch(
+        "SELECT tenant_id, notice_id, notice_type, data::text AS data, created_at FROM notice"
+        " WHERE notice_id = ANY($1::bigint[])",
+        notice_ids,
+    )
+    return {row["notice_id"]: notice_of(row) for row in rows}
 
 
 async def failed_mails(connection: Connection) -> int:

@@ -50,3 +50,12 @@ async def since(connection: Connection, code: str, first: datetime, limit: int) 
         limit,
     )
     return [Outage(**row) for row in rows]
+
+
+async def latest(connection: Connection) -> dict[str, Outage]:
+    """Of each supplier that had one."""
+    rows = await connection.fetch(
+        "SELECT s.code, o.* FROM supplier s CROSS JOIN LATERAL (SELECT began_at, ended_at, detail, orders"
+        " FROM supplier_outage o WHERE o.code = s.code ORDER BY began_at DESC LIMIT 1) o"
+    )
+    return {row["code"]: Outage(*list(row)[1:]) for row in rows}

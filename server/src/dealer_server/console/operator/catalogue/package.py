@@ -1,8 +1,8 @@
 """A package: its fields and how they are edited, its routes and stock, who pays which price, and its sales."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
-from typing import NamedTuple
+from datetime import date, datetime
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,8 +23,8 @@ from dealer_server.rules.money import money, percent
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.price_lists.price_list import Cost, PriceListTerms
 from dealer_server.rules.reports import recent
-from dealer_server.rules.reports.period import day_of
-from dealer_server.rules.reports.sums import Sums, totals
+from dealer_server.rules.reports.period import Period, day_of, start_of
+from dealer_server.rules.reports.sums import DaySums, Sums, totals
 from dealer_server.store.catalogue import who_pays
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import packages as console_packages
@@ -67,7 +67,7 @@ class Payer(NamedTuple):
 async def show_package(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         package = await _package(connection, context)
-        code = package.package_code
+        code, today = package.package_code, day_of(context.now)
         hops = (await store.purchase.routes(connection, [code])).get(code, [])
         cost = (await store.price_list.costs(connection, [code])).get(code)
         known = price_list.current_cost(package, cost)
@@ -85,7 +85,7 @@ async def show_package(context: RequestContext) -> Html:
             free=await who_pays.free_stock(connection, code) if package.supplier == "stock" else None,
             payers=await _payers(connection, package, cost),
             most_payers=PAYERS,
-            sold=await _sold(connection, code, context.now),
+            **_sales(await _days(connection, code, recent.compared(today)), package.currency, today),
             latest=(
                 await console_orders.list_orders(connection, OrderFilter(package_code=code), None, LATEST_ORDERS)
             ).rows,
@@ -145,8 +145,23 @@ def _list_text(terms: PriceListTerms, costed: bool, excepted: bool) -> str:
 
 async def _sold(connection: Connection, package_code: str, now: datetime) -> Mapping[str, Sums]:
     """In the last 30 days, by currency."""
-    wanted = Filter(recent.shown(day_of(now)), package_code=package_code)
-    return totals(await report.by_day(connection, wanted))
+    return totals(await _days(connection, package_code, recent.shown(day_of(now))))
+
+
+async def _days(connection: Connection, package_code: str, period: Period) -> Sequence[DaySums]:
+    return await report.by_day(connection, Filter(period, package_code=package_code))
+
+
+def _sales(days: Sequence[DaySums], currency: str, today: date) -> dict[str, Any]:
+    """In the last 30 days, beside those before: the total, and what the chart shows."""
+    found = recent.recent(days, currency, today)
+    before = [one.sold for one in found.before]
+    return {
+        "sales": found,
+        "starts": [start_of(day) for day in found.days],
+        "sold": [one.sold for one in found.sums],
+        "before": ("The 30 days before", before) if any(before) else None,
+    }
 
 
 # Its form

@@ -1,16 +1,18 @@
 """Price lists: the terms of each, what packages cost on it with the margin beside, its dealers, and its file."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dealer_server import store
-from dealer_server.console.find import choice
+from dealer_server.console.find import choice, tabs
+from dealer_server.console.operator.catalogue import list_sales
+from dealer_server.console.operator.catalogue.list_sales import ListSales
 from dealer_server.console.shared import params
 from dealer_server.console.shared.forms import uploads
 from dealer_server.console.shared.forms.confirmation import confirmed
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
-from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS, permissions
+from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
@@ -19,33 +21,74 @@ from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.price_lists import assign, change, import_list, show
 from dealer_server.operations.price_lists.change import ListForm
 from dealer_server.rules.money import percent
+from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.price_lists.effect import Effect
+from dealer_server.rules.price_lists.list_file import Line
 from dealer_server.rules.price_lists.price_list import PriceListTerms
-from dealer_server.store.catalogue.price_list import Listed
+from dealer_server.rules.reports import recent
+from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import packages as console_packages
 from dealer_server.store.console.packages import PackageFilter
+from dealer_server.store.reports import report
+from dealer_server.store.reports.report import Filter
 
 LISTS, LIST, NEW = "/console/price-lists", "/console/price-lists/{price_list_id}", "/console/price-lists/new"
 FORM_TEMPLATE = "operator/catalogue/price_list_new.html"
-COLUMNS: Mapping[str, Callable[[Listed], Any]] = {
-    "name": lambda one: (one.name.lower(), one.name),
-    "-markup": lambda one: (one.markup_basis_points, one.name),
-    "-exceptions": lambda one: (one.exceptions, one.name),
-    "-dealers": lambda one: (one.dealers, one.name),
-    "-changed": lambda one: (one.updated_at, one.name),
-}
+PRESETS = (("Exceptions", {"only": "exceptions"}),)
+ORDERS = ("name", "-cost", "-price", "-sold")
+"""Of the packages of a list."""
 DEALERS = 200
 CHANGES = 500
 FAULTS = 200
 
 
+class Row(NamedTuple):
+    """A list among others: `lines` are those of the best sellers."""
+
+    terms: PriceListTerms
+    rule: str
+    sales: ListSales
+    lines: Sequence[Line]
+
+    @property
+    def revenue(self) -> int:
+        return self.sales.main[1].revenue if self.sales.main else 0
+
+
+COLUMNS: Mapping[str, Callable[[Row], Any]] = {
+    "name": lambda row: (row.terms.name.lower(), row.terms.name),
+    "-dealers": lambda row: (len(row.sales.dealers), row.terms.name),
+    "-revenue": lambda row: (row.revenue, row.terms.name),
+}
+
+
 @page(LISTS, OPERATORS, "operator/catalogue/price_lists.html", MenuEntry("Price lists", "tag", 85))
 async def price_lists(context: RequestContext) -> Html:
+    """The dealer price, which those without a list pay, is the last of them."""
+    today, bare = day_of(context.now), PriceListTerms(0, "", "PRICE", 0, context.now)
     async with context.parts.database.connection() as connection:
-        found = await store.price_list.listed(connection)
-    order = params.order(context, LISTS, tuple(COLUMNS), "name")
-    lists = order.sorted(found, {name.removeprefix("-"): by for name, by in COLUMNS.items()})
-    return Html(lists=lists, order=order)
+        found = await store.price_list.load(connection)
+        packages = await list_sales.best_sellers(connection, today)
+        lines = await list_sales.sample_lines(connection, packages, [*found, bare])
+        sales = await list_sales.by_list(connection, today)
+    nobody = ListSales((), {})
+    order = params.order(context, LISTS, tuple(COLUMNS), "-revenue")
+    rows = [
+        Row(
+            terms,
+            price_list.rule(terms.basis, terms.markup_basis_points),
+            sales.get(terms.price_list_id, nobody),
+            lines[terms.price_list_id],
+        )
+        for terms in found
+    ]
+    return Html(
+        lists=order.sorted(rows, {name.removeprefix("-"): by for name, by in COLUMNS.items()}),
+        bare=Row(bare, "", sales.get(None, nobody), lines[0]),
+        packages=packages,
+        order=order,
+        cost_text=cost_text,
+    )
 
 
 @page(NEW, OPERATOR_ADMINS, FORM_TEMPLATE)
@@ -65,25 +108,46 @@ async def create(context: RequestContext) -> Redirect:
 
 @page(LIST, OPERATORS, "operator/catalogue/price_list.html")
 async def show_list(context: RequestContext) -> Html:
-    text, after = params.text(context.query, "q"), params.text(context.query, "before")
+    query, today = context.query, day_of(context.now)
     async with context.parts.database.connection() as connection:
         terms = await _terms(connection, context)
-        rows = await console_packages.list_packages(connection, PackageFilter(text=text), after, PAGE_SIZE + 1)
-        total = await console_packages.count_packages(connection, PackageFilter(text=text))
+        home = _home(terms)
+        order = params.order(context, home, ORDERS, "-sold")
+        wanted = PackageFilter(text=params.text(query, "q"))
+        excepted = wanted._replace(codes=list(terms.exceptions))
+        counts = [await console_packages.count_packages(connection, one) for one in (wanted, excepted)]
+        only = query.get("only") == "exceptions"
+        rows = await console_packages.list_packages(
+            connection,
+            excepted if only else wanted,
+            params.text(query, "before"),
+            PAGE_SIZE + 1,
+            order.key,
+            descending=order.descending,
+            since=recent.shown(today).first,
+        )
         packages = [row.package for row in rows[:PAGE_SIZE]]
-        costs = await store.price_list.costs(connection, [package.package_code for package in packages])
+        codes = [package.package_code for package in packages]
+        costs = await store.price_list.costs(connection, codes)
         dealers = await store.price_list.dealers(connection, terms.price_list_id, DEALERS)
-        proposed = await _proposed(connection, context, terms) if permissions(context.user).terms else None
+        proposed = await _proposed(connection, context, terms)
+        sales = (await list_sales.by_list(connection, today)).get(terms.price_list_id)
+        sold = await report.among(connection, Filter(recent.shown(today)), ("package",), codes)
     following = packages[-1].package_code if len(rows) > PAGE_SIZE else None
     return Html(
         terms=terms,
+        rule=price_list.rule(terms.basis, terms.markup_basis_points),
         list=proposed,
         version=change.list_version(terms),
         versions={package.package_code: change.exception_version(terms, package) for package in packages},
         lines=show.lines(packages, costs, terms),
+        sold={row.keys["package"]: row.sums.sold for row in sold if row.sums.sold},
         dealers=dealers,
-        text=text or "",
-        pager=params.pager(context, _home(terms), following, shown=len(packages), word="package", total=total),
+        sales=sales.main if sales else None,
+        text=wanted.text or "",
+        tabs=await tabs.of(context, home, PRESETS, dict(zip(("All", "Exceptions"), counts, strict=True))),
+        order=order,
+        pager=params.pager(context, home, following, shown=len(packages), word="package", total=counts[only]),
         cost_text=cost_text,
     )
 

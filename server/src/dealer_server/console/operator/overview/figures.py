@@ -21,8 +21,8 @@ Values = Callable[[Sequence[Hour]], list[float]]
 
 class Figure(NamedTuple):
     """`value`: a text, or an amount in major units where there is a `currency`. `change`: against the period before, ""
-    where it cannot be said. `numbers`: of the small line below it, named by `label`, where no chart shows them. `href`:
-    the list of it. `degraded`: by rules/incidents/health.py."""
+    where it cannot be said. `numbers`: of the small line below it, named by `label`, where no chart shows them; `open`:
+    the last one is not over yet. `href`: the list of it. `degraded`: by rules/incidents/health.py."""
 
     title: str
     value: str
@@ -32,16 +32,17 @@ class Figure(NamedTuple):
     note: str = ""
     numbers: Sequence[float] = ()
     label: str = ""
+    open: bool = False
     degraded: bool = False
 
 
 class Chart(NamedTuple):
-    """`values` by `times`; `open`: the last one is not over yet. `before`: the values of the period before, None where
-    that is not over; nothing where it is not known or all of it is 0."""
+    """`figure`: what it comes to. `values` by `times`; `open`: the last one is not over yet. `before`: the values of
+    the period before, None where that is not over; nothing where it is not known or all of it is 0."""
 
     key: str
     title: str
-    series: str
+    figure: Figure
     times: Sequence[datetime]
     values: Sequence[float]
     before: Sequence[float | None]
@@ -63,15 +64,16 @@ def span(of: Period) -> Mapping[str, str]:
 
 
 def figures(counted: Counted, of: Period) -> list[Figure]:
-    return [_orders(counted, of), _turnover(counted, of), _webhooks(counted, of), _latency(counted, of)]
+    """Those that no chart shows."""
+    return [_webhooks(counted, of), _latency(counted, of)]
 
 
 def charts(counted: Counted, of: Period) -> list[Chart]:
     every, currency = starts(of), main_currency(counted.hours)
     per = bucket_text(of)
 
-    def chart(key: str, title: str, series: str, unit: str, values: Values) -> Chart:
-        return Chart(key, title, series, every, values(counted.hours), _before(counted, of, values), unit, of.open)
+    def chart(key: str, title: str, figure: Figure, unit: str, values: Values) -> Chart:
+        return Chart(key, title, figure, every, values(counted.hours), _before(counted, of, values), unit, of.open)
 
     def orders(hours: Sequence[Hour]) -> list[float]:
         return grouped(hours, of, lambda hour: hour.orders)
@@ -80,8 +82,8 @@ def charts(counted: Counted, of: Period) -> list[Chart]:
         return [_major(amount, currency) for amount in grouped(hours, of, _turnover_in(currency))]
 
     return [
-        chart("orders-chart", f"Orders per {per}", "Orders", "", orders),
-        chart("turnover-chart", f"Revenue per {per}, {currency}", "Revenue", currency, turnover),
+        chart("orders-chart", f"Orders per {per}", _orders(counted, of), "", orders),
+        chart("turnover-chart", f"Revenue per {per}, {currency}", _turnover(counted, of), currency, turnover),
     ]
 
 
@@ -99,7 +101,13 @@ def _orders(counted: Counted, of: Period) -> Figure:
         value=f"{sum(hour.orders for hour in counted.hours):,}",
         href=address("/console/orders", span(of)),
         change=_change(counted, of, lambda hour: hour.orders),
+        note=_was(counted, of, f"{sum(hour.orders for hour in counted.previous or ()):,}"),
     )
+
+
+def _was(counted: Counted, of: Period, text: str) -> str:
+    """What it was in the period before, where that is known."""
+    return f"{text} in {compared_text(of)}" if counted.previous and not counted.missing else ""
 
 
 def main_currency(hours: Sequence[Hour]) -> str:
@@ -119,13 +127,14 @@ def _turnover(counted: Counted, of: Period) -> Figure:
     """The currency with the most; the others as a note."""
     totals, currency = _totals(counted.hours), main_currency(counted.hours)
     others = [money.shown(amount, code) for code, amount in totals.most_common(3) if code != currency]
+    was = money.text(_totals(counted.previous or ())[currency], currency)
     return Figure(
         title="Revenue",
         value=money.text(totals[currency], currency),
         currency=currency,
         href=address("/console/orders", span(of)),
         change=_change(counted, of, _turnover_in(currency)),
-        note=f"and {', '.join(others)}" if others else "",
+        note=f"and {', '.join(others)}" if others else _was(counted, of, money.grouped(was)),
     )
 
 
@@ -160,6 +169,7 @@ def _webhooks(counted: Counted, of: Period) -> Figure:
         if attempts
         else [],
         label=f"share of webhook attempts accepted, per {bucket_text(of)}",
+        open=of.open,
     )
 
 
@@ -186,6 +196,7 @@ def _latency(counted: Counted, of: Period) -> Figure:
         if calls
         else [],
         label=f"seconds within which 95 % of the calls were answered, per {bucket_text(of)}",
+        open=of.open,
     )
 
 

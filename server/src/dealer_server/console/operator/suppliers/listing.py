@@ -1,34 +1,37 @@
 """Suppliers: how each is doing, purchases whose outcome is unknown, and what is left in stock."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dealer_server.console.operator.queues import parked_purchases
 from dealer_server.console.operator.suppliers.fields import kind_title
+from dealer_server.console.operator.suppliers.spending import spending
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.suppliers.resolve import list_parked, resolve_applied, resolve_bought, resolve_not_bought
+from dealer_server.rules import dates
 from dealer_server.rules.incidents.health import supplier_word
 from dealer_server.rules.money.money import fine_text
+from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.supplier_work import CallCounts
 from dealer_server.store.console.suppliers import SupplierRow
+from dealer_server.store.suppliers import outage
 from dealer_server.suppliers.builtin.simulated import Simulated
 
 SUPPLIERS, SUPPLIER = "/console/suppliers", "/console/suppliers/{code}"
 COLUMNS: Mapping[str, Callable[[SupplierRow], Any]] = {
     "code": lambda row: row.code,
-    "status": lambda row: (row.status, row.code),
-    "health": lambda row: (row.health, row.code),
+    "health": lambda row: (row.status, row.health, row.code),
     "-balance": lambda row: (row.balance is not None, row.balance or 0, row.code),
     "-packages": lambda row: (row.packages, row.code),
-    "-created": lambda row: (row.updated_at, row.code),
 }
+HOURS = 24
 COUNTED, RECENT = 20, timedelta(hours=24)
 """Of how many suppliers the errors are counted, and of what time."""
 MENU = MenuEntry("Suppliers", "truck-delivery", 95, parked_purchases)
@@ -42,6 +45,9 @@ async def suppliers(context: RequestContext) -> Html:
         stock = await console_suppliers.stock(connection)
         spans = await console_suppliers.cost_spans(connection)
         counts = await call_counts(connection, rows, context.now)
+        trends = {row.code: await _trend(connection, row.code, context.now) for row in rows[:COUNTED]}
+        spent = await spending(connection, rows, day_of(context.now))
+        outages = await outage.latest(connection)
         is_test = context.parts.settings.environment == "test"
         simulated = await console_suppliers.packages_of_builtin(connection, Simulated.code) if is_test else 0
     order = params.order(context, SUPPLIERS, tuple(COLUMNS), "code")
@@ -50,6 +56,10 @@ async def suppliers(context: RequestContext) -> Html:
         suppliers=[(row, [some for some in open_purchases if some.supplier == row.code]) for row in found],
         counts=counts,
         health=words_of(rows, counts),
+        trends=trends,
+        spending=spent,
+        outages=outages,
+        lasted=dates.lasted,
         spans=spans,
         order=order,
         kind_title=kind_title,
@@ -58,6 +68,13 @@ async def suppliers(context: RequestContext) -> Html:
         simulated=simulated,
         parked=await list_parked(context.parts.database),
     )
+
+
+async def _trend(connection: Connection, code: str, now: datetime) -> list[float]:
+    """How many percent of the calls of each hour went well, the current one the last; of those with any."""
+    first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS - 1)
+    hours = await supplier_work.call_hours(connection, code, first, now)
+    return [100 * hour.good / (hour.good + hour.bad) for hour in hours if hour.good + hour.bad]
 
 
 async def call_counts(connection: Connection, rows: Sequence[SupplierRow], now: datetime) -> dict[str, CallCounts]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.operator.suppliers.fields import kind_title
 from dealer_server.console.operator.suppliers.listing import SUPPLIER, SUPPLIERS
+from dealer_server.console.operator.suppliers.spending import spending
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -25,6 +26,7 @@ from dealer_server.operations.suppliers.resolve import list_parked
 from dealer_server.rules import dates
 from dealer_server.rules.catalogue import margin
 from dealer_server.rules.money.money import fine_text
+from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.supplier_work import CallHour, CallRow
@@ -92,10 +94,10 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
         served = await supplier_work.served(connection, code, params.text(context.query, "before"), PAGE_SIZE + 1)
         incidents = await findings.of_supplier(connection, context, row)
+        spent = (await spending(connection, [row], day_of(now)))[code]
     took = [one.seconds for one in calls if one.seconds is not None]
-    totals = None
-    if "totals" in context.query:
-        [totals] = await show_suppliers(parts.database, parts.data_keys, code)
+    wanted = "totals" in context.query
+    totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if wanted else None
     following = served[PAGE_SIZE - 1].package.package_code if len(served) > PAGE_SIZE else None
     return Html(
         supplier=row,
@@ -119,6 +121,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         most_outages=OUTAGES,
         lasted=dates.lasted,
         spans=spans,
+        spending=spent,
         waiting=waiting,
         served=served[:PAGE_SIZE],
         served_pages=params.pager(
