@@ -76,10 +76,6 @@ class CallCounts(NamedTuple):
     def success_rate(self) -> str:
         return percent.tenths(self.total - self.failed, self.total) or "–"
 
-    @property
-    def error_rate(self) -> str:
-        return percent.tenths(self.failed, self.total) or "–"
-
 
 class CallHour(NamedTuple):
     """The calls of an hour: how many were answered well, and how many were refused or not answered."""

@@ -96,8 +96,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         incidents = await findings.of_supplier(connection, context, row)
         spent = (await spending(connection, [row], day_of(now)))[code]
     took = [one.seconds for one in calls if one.seconds is not None]
-    wanted = "totals" in context.query
-    totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if wanted else None
+    totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if "totals" in context.query else None
     following = served[PAGE_SIZE - 1].package.package_code if len(served) > PAGE_SIZE else None
     return Html(
         supplier=row,
