@@ -1,6 +1,7 @@
 """The list of dealers as accounts: revenue, last order, what waits, who is suspended or low, and its file."""
 
 import csv
+import re
 
 from support.api_client import ApiClient, Service
 from support.browser import Browser
@@ -26,6 +27,11 @@ async def test_a_dealer_is_listed_with_its_turnover_last_order_and_what_waits(
         and "eSIMs sold, 30 days 1 1 in all" in one
         and "Revenue per day, USD" in one
     )
+    html = (await admin.get(f"/console/dealers/{dealer.tenant_id}")).text
+    invites = html.partition('id="dialog-invite"')[2].partition("</dialog>")[0]
+    assert 'action="/console/users"' in invites and f'name="tenant" value="{dealer.tenant_id}"' in invites
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids)), [one for one in ids if ids.count(one) > 1]
     rows = list(csv.DictReader((await admin.get(f"/console/dealers.csv?q={dealer.tenant_id}")).text.splitlines()))
     assert [(row["revenue30Days"], row["balance"]) for row in rows] == [("1.80", "998.20")]
 
