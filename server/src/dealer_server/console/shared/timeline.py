@@ -193,8 +193,15 @@ def profile_events(order: Order, profiles: Sequence[ProfileTimes], *, suppliers:
     for (second, symbol, title, term), group in groupby(steps, key=lambda step: step[:4]):
         together = [*group]
         found.append(_LifeEvent(second, [step.profile_id for step in together], symbol, title, term, together[0].at))
-    for _, same in groupby(found, key=lambda one: (one.second, one.esims, one.symbol == DELIVERED)):
-        yield _life_event([*same])
+    for _, group in groupby(found, key=lambda one: (one.second, one.esims, one.symbol == DELIVERED)):
+        same = [*group]
+        if sum(one.symbol in _PLAN_SYMBOLS for one in same) > 1:  # told in the order in which plans follow each other
+            yield from (_life_event([one]) for one in same)
+        else:
+            yield _life_event(same)
+
+
+_PLAN_SYMBOLS = ("player-play", "flag")
 
 
 class _LifeEvent(NamedTuple):
@@ -209,7 +216,7 @@ class _LifeEvent(NamedTuple):
 
 
 def _life_event(steps: Sequence[_LifeEvent]) -> Event:
-    """What the same eSIMs did in the same second: its last step says most."""
+    """What the same eSIMs did in the same second: the last step, which is that of a plan, says most."""
     first, said, esims = steps[0], [*reversed(steps)], steps[0].esims
     ids = [str(profile_id) for profile_id in esims]
     subject = f"eSIM {ids[0]}" if len(ids) == 1 else f"{len(ids)} eSIMs"
