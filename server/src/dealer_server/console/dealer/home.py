@@ -3,7 +3,7 @@ its first run."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dealer_server.console.dealer import findings
 from dealer_server.console.find import orders as find_orders
@@ -88,11 +88,7 @@ async def home(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         wallet = await dealer.wallet(connection, context.tenant_id)
         done = await api_log.steps(connection, context.tenant_id)
-        newest = await orders.list_orders(connection, OrderFilter(context.tenant_id), None, ORDERS)
-        mailed = await buyer_mails.newest_of_orders(
-            connection, context.tenant_id, [one.order_id for one in newest.rows]
-        )
-        in_review = await find_orders.in_review(connection, newest.rows)
+        latest = await _latest(connection, context.tenant_id)
         endpoint = await endpoints.find(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
         tried = await recent_attempts.hours(connection, context.tenant_id, hours.first_hour(context.now))
@@ -106,7 +102,6 @@ async def home(context: RequestContext) -> Html:
     webhook_day = hours.last_day((hours.Hour(one.hour, one.delivered, one.failed) for one in tried), context.now)
     steps = _steps(context, done, wallet, endpoint, uses, setup, answered=webhook_day.good > 0)
     todo = [step for step in steps if not step.done]
-    left = days_left(wallet.available, recent)
     live = not todo or wallet.order_count >= LIVE_ORDERS
     just_live = not todo and _is_fresh(steps, context.now)
     return Html(
@@ -129,13 +124,22 @@ async def home(context: RequestContext) -> Html:
         left_out=live and bool(todo or advised) and not just_live and "LIVE" not in done,
         advised=advised,
         just_live=just_live and "LIVE" not in done,
-        orders=newest.rows,
-        mailed=mailed,
-        in_review=in_review,
         endpoint=endpoint,
         failed_count=failed,
         base_url=context.parts.settings.base_url,
+        **latest,
     )
+
+
+async def _latest(connection: Connection, tenant_id: int) -> dict[str, Any]:
+    """The newest orders, and what stands beside them."""
+    newest = await orders.list_orders(connection, OrderFilter(tenant_id), None, ORDERS)
+    ids = [one.order_id for one in newest.rows]
+    return {
+        "orders": newest.rows,
+        "mailed": await buyer_mails.newest_of_orders(connection, tenant_id, ids),
+        "in_review": await find_orders.in_review(connection, newest.rows),
+    }
 
 
 async def _recent(connection: Connection, context: RequestContext, currency: str) -> Recent:
