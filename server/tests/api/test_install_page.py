@@ -122,7 +122,8 @@ async def test_usage_and_times_are_shown_of_an_esim_in_use(dealer: ApiClient):
     page = await page_of(dealer, order)
     text = html.unescape(page)
     assert "384\N{NO-BREAK SPACE}MB of 1\N{NO-BREAK SPACE}GB used" in text and "640\N{NO-BREAK SPACE}MB left" in text
-    assert 'max="100" value="37"' in page
+    assert 'max="100" value="63"' in page, "of what is left"
+    assert "No internet?" in text and "Countries and networks" in text
     end = datetime.fromisoformat(used["planUseEndTime"])
     assert texts("en").days_left((end - datetime.now(UTC)).days) in text and "Data per day" not in text, "of one day"
     assert f'datetime="{used["planUseEndTime"]}"' in page and f'datetime="{used["planUseStartTime"]}"' in page
@@ -284,6 +285,7 @@ def test_every_text_is_used():
     made |= {f"{about}_{part}" for about in ("unknown", "busy") for part in ("title", "text")}
     made |= {f"unit_{unit}" for unit in ("B", "KB", "MB", "GB", "TB")} | {"FIRST_INSTALL", "FIRST_NETWORK"}
     made |= {f"{phone}_{number}" for phone in ("ios", "android") for number in range(1, 5)}
+    made |= {f"offline_{number}" for number in range(1, 4)}
     made |= {f"{phone}_{number}" for phone in ("samsung", "pixel") for number in (1, 2, 4)}
     made |= {f"plan_{status}" for status in ("PENDING", "QUEUED", "ACTIVE", "ENDED", "FAILED", "CANCELLED")}
     unused = [

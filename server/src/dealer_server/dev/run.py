@@ -87,7 +87,9 @@ async def run(
         database.stop()
 
 
-TOPUP_INSTRUCTIONS = r"Made-up Bank, eSIM Dealer Ltd\nIBAN GB00 TEST 0000 0000 0000 00, BIC TESTGB2L"
+TOPUP_INSTRUCTIONS = (
+    r"Beneficiary: eSIM Dealer Ltd\nBank: Made-up Bank\nIBAN: GB00 TEST 0000 0000 0000 00\nBIC: TESTGB2L"
+)
 
 
 def _settings(folder: Path, dsn: str, port: int, speed: float | None) -> Settings:

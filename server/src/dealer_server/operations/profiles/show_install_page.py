@@ -12,6 +12,7 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.catalogue.catalogue import Catalogue
 from dealer_server.rules.brand.brand import Brand
+from dealer_server.rules.catalogue.countries import COUNTRIES
 from dealer_server.rules.catalogue.package import Package, sold_by_day
 from dealer_server.rules.esim import activation_code
 from dealer_server.rules.esim.activation_code import ActivationCode
@@ -45,6 +46,14 @@ class ShownPlan(NamedTuple):
     ends_at: datetime | None
 
 
+class ShownNetwork(NamedTuple):
+    """A country of the package. country: in English; operators: such as "Orange 5G, SFR 4G"."""
+
+    code: str
+    country: str
+    operators: str
+
+
 class InstallPage(NamedTuple):
     """codes: while it can be installed, else None. name: of its package; place, period (in days), apn, activation_type:
     "" or None where the package is not known any more. total_bytes: None where its supplier reports none, or it is
@@ -70,6 +79,7 @@ class InstallPage(NamedTuple):
     begin_by: datetime | None
     days_left: int | None
     days: Sequence[DayUsage]
+    networks: Sequence[ShownNetwork]
     plans: Sequence[ShownPlan]
     brand: Brand
 
@@ -123,8 +133,23 @@ def _shown(
         begin_by=begin_by(profile, found.order_id, package),
         days_left=days_left(profile, now),
         days=by_day(counts),
+        networks=_networks(package) if package and at in ("READY", "INSTALLED", "ACTIVE") else (),
         plans=_plans(found, catalogue),
         brand=found.brand,
+    )
+
+
+def _networks(package: Package) -> Sequence[ShownNetwork]:
+    return sorted(
+        [
+            ShownNetwork(
+                network.location_code,
+                known.name if (known := COUNTRIES.get(network.location_code)) else network.location_code,
+                ", ".join(f"{one.operator_name} {one.network_type}" for one in network.operators),
+            )
+            for network in package.networks
+        ],
+        key=lambda network: network.country,
     )
 
 

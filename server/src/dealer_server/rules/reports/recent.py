@@ -63,7 +63,12 @@ def recent(days: Iterable[DaySums], currency: str, today: date) -> Recent:
 def days_left(available: int, found: Recent) -> int | None:
     """For how many days `available` lasts at what was spent and not refunded in the last 7 whole days; None where that
     is nothing."""
-    return lasts(available, rules.total(found.sums[-1 - PACE_DAYS : -1]).net)
+    return lasts(available, lately(found))
+
+
+def lately(found: Recent) -> int:
+    """What was spent and not refunded in the last PACE_DAYS whole days."""
+    return rules.total(found.sums[-1 - PACE_DAYS : -1]).net
 
 
 def pace(today: date) -> Period:
