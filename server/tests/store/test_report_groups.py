@@ -18,6 +18,9 @@ from support.reports import fetch
 
 FIRST = date(2026, 1, 1)
 DEALERS = range(1, 13)
+PACKAGES = (*(f"P{number}" for number in range(7)), "TEST-OK", "TEST-ASYNC")
+"""The last two are in the catalogue, so that their place is known."""
+PLACE = "coalesce((SELECT document ->> 'location_code' FROM package p WHERE p.package_code = r.package_code), '')"
 ADDED = """
 INSERT INTO report_day AS r SELECT * FROM unnest($1::bigint[], $2::date[], $3::text[], $4::text[], $5::text[],
     $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
@@ -46,7 +49,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
         rows = {}
         for _ in range(600):
             day = FIRST + timedelta(days=made.randrange(181))
-            key = made.choice(DEALERS), day, f"P{made.randrange(9)}", made.choice("st"), made.choice(("USD", "EUR"))
+            key = made.choice(DEALERS), day, made.choice(PACKAGES), made.choice("st"), made.choice(("USD", "EUR"))
             rows[key] = [made.randrange(1, 1000) for _ in Sums._fields]
         columns = [list(column) for column in zip(*[(*key, *sums) for key, sums in rows.items()], strict=True)]
         await fetch(opened, ADDED, *columns)
@@ -58,8 +61,8 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 
 async def expected(database: Database, wanted: Filter, by: Sequence[str]) -> dict[tuple[Any, ...], Sums]:
-    keys = [report.KEYS[name] for name in by]
-    sql = f"SELECT {', '.join(keys)}, currency, {', '.join(Sums._fields)} FROM report_day WHERE day BETWEEN $1 AND $2"
+    keys = [PLACE if name == "place" else report.KEYS[name] for name in by]
+    sql = f"SELECT {', '.join(keys)}, currency, {', '.join(Sums._fields)} FROM report_day r WHERE day BETWEEN $1 AND $2"
     sql += " AND tenant_id = coalesce($3, tenant_id) AND package_code = coalesce($4, package_code)"
     sql += " AND supplier = coalesce($5, supplier)"
     found: dict[tuple[Any, ...], Sums] = defaultdict(Sums)
