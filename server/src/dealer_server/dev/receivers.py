@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from email.utils import format_datetime
 
 from aiohttp import web
 
@@ -20,6 +21,7 @@ HOST = "127.0.0.1"
 PATH = "/webhooks/{seed}"
 _OURS = re.compile(rf"http://{re.escape(HOST)}:\d+/webhooks/\d+")
 REFUSAL, REFUSED = 503, "STATUS"
+REASON, ACCEPTANCE = '{"error": "the shop restarts"}', '{"received": true}'
 RETRIED_AFTER = timedelta(seconds=5)
 LATEST = timedelta(minutes=1)
 """What happened later than so long ago was accepted at once."""
@@ -28,13 +30,17 @@ LATEST = timedelta(minutes=1)
 def attempts(dealer: Dealer, delivery_id: int, at: datetime, now: datetime) -> Sequence[PastAttempt]:
     """Those of an event at `at` of a made-up past; the last one was accepted."""
     if now - at < LATEST:
-        return [PastAttempt(at, at, 200)]
-    took = timedelta(milliseconds=15 + delivery_id * 37 % 160)
+        return [PastAttempt(at, at, 200, answer_head=ACCEPTANCE)]
+    took, later = (timedelta(milliseconds=15 + number % 160) for number in (delivery_id * 37, delivery_id * 53 + 71))
     begun = at + timedelta(milliseconds=4 + delivery_id % 9)
     if not _refuses(dealer, delivery_id, 1):
-        return [PastAttempt(begun, begun + took, 200)]
+        return [PastAttempt(begun, begun + took, 200, answer_head=ACCEPTANCE)]
     again = begun + took + RETRIED_AFTER
-    return [PastAttempt(begun, begun + took, REFUSAL, REFUSED), PastAttempt(again, again + took, 200)]
+    head = f"Content-Type: application/json; charset=utf-8\nContent-Length: {len(REASON)}\nDate: {format_datetime(begun, True)}"
+    return [
+        PastAttempt(begun, begun + took, REFUSAL, REFUSED, REASON, head),
+        PastAttempt(again, again + later, 200, answer_head=ACCEPTANCE),
+    ]
 
 
 def _refuses(dealer: Dealer, delivery_id: int, number: int) -> bool:
@@ -53,7 +59,9 @@ async def running(dealers: Sequence[Dealer], routes: Sequence[web.RouteDef] = ()
         delivery_id, number = request.headers.get("RT-Delivery-ID", ""), request.headers.get("RT-Delivery-Attempt", "")
         if dealer is None or not delivery_id.isdecimal() or not number.isdecimal():
             return web.Response(status=404)
-        return web.Response(status=REFUSAL if _refuses(dealer, int(delivery_id), int(number)) else 200)
+        refused = _refuses(dealer, int(delivery_id), int(number))
+        text, status = (REASON, REFUSAL) if refused else (ACCEPTANCE, 200)
+        return web.Response(text=text, status=status, content_type="application/json")
 
     app = web.Application()
     app.router.add_post(PATH, receive)

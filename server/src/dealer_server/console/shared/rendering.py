@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -42,6 +43,19 @@ def indented(body: bytes) -> str:
 def hanging(text: str) -> list[tuple[int, str]]:
     """Lines of an indented JSON text: how many steps of two spaces each stands in, and what it says."""
     return [((len(line) - len(line.lstrip(" "))) // 2, line.lstrip(" ")) for line in text.splitlines()]
+
+
+def http_status(status: int) -> str:
+    """503 Service Unavailable; of a status that no standard names, its number."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def header_lines(text: str | None) -> list[tuple[str, str]]:
+    """Names and values of a header that is kept as text, one field a line."""
+    return [(name, value) for name, _, value in (line.partition(": ") for line in (text or "").splitlines())]
 
 
 def one_currency(rows: Iterable[Any]) -> str:
@@ -272,6 +286,8 @@ def _add_names(made: Environment) -> None:
         "content": content,
         "one_currency": one_currency,
         "hanging": hanging,
+        "http_status": http_status,
+        "header_lines": header_lines,
         "data": data_amount,
         "time_left": time_left,
         "lasted": dates.lasted,

@@ -24,6 +24,7 @@ _DELIVERY = (
 )
 _ATTEMPT = (
     *("tenant_id", "delivery_id", "number", "started_at", "duration_ms", "remote_address", "http_status", "error"),
+    *("answer_head", "answer_fields"),
 )
 _IDS = """
 SELECT nextval(pg_get_serial_sequence('webhook_delivery', 'delivery_id')) AS delivery_id FROM generate_series(1, $1)
@@ -32,10 +33,14 @@ _SUCCEEDED = "UPDATE webhook_endpoint SET last_success_at = $2 WHERE tenant_id =
 
 
 class PastAttempt(NamedTuple):
+    """`answer_fields`: of the header of the response, where it is no success."""
+
     started_at: datetime
     ended_at: datetime
     http_status: int
     error: AttemptError | None = None
+    answer_head: str | None = None
+    answer_fields: str | None = None
 
 
 class PastReceiver(NamedTuple):
@@ -82,7 +87,8 @@ async def write(connection: Connection, keys: DataKeys, links: Links, dealers: S
         deliveries.append((*common, "DELIVERED", hints, body, len(made), one.at, ended_at, ended_at))
         attempts += [
             (tenant_id, delivery_id, number, each.started_at,
-             round((each.ended_at - each.started_at).total_seconds() * 1000), "127.0.0.1", each.http_status, each.error)
+             round((each.ended_at - each.started_at).total_seconds() * 1000), "127.0.0.1", each.http_status, each.error,
+             each.answer_head, each.answer_fields)
             for number, each in enumerate(made, 1)
         ]  # fmt: skip
     await connection.copy_records_to_table("webhook_delivery", records=deliveries, columns=_DELIVERY)
