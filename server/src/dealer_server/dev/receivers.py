@@ -36,7 +36,8 @@ def attempts(dealer: Dealer, delivery_id: int, at: datetime, now: datetime) -> S
     if not _refuses(dealer, delivery_id, 1):
         return [PastAttempt(begun, begun + took, 200, answer_head=ACCEPTANCE)]
     again = begun + took + RETRIED_AFTER
-    head = f"Content-Type: application/json; charset=utf-8\nContent-Length: {len(REASON)}\nDate: {format_datetime(begun, True)}"
+    fields = f"Content-Type: application/json; charset=utf-8\nContent-Length: {len(REASON)}"
+    head = f"{fields}\nDate: {format_datetime(begun, usegmt=True)}"
     return [
         PastAttempt(begun, begun + took, REFUSAL, REFUSED, REASON, head),
         PastAttempt(again, again + later, 200, answer_head=ACCEPTANCE),

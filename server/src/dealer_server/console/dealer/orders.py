@@ -13,6 +13,7 @@ from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_F
 from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.refunds import refund_by_form
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.timeline import by_iccid
 from dealer_server.console.shared.words import LANGUAGE_NAMES
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.mail_install_page import mail_install_page
@@ -104,7 +105,7 @@ async def show_order(context: RequestContext) -> Html:
         rechargeable=can_recharge,
         recharged=await recharged_by(context, order),
         refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
-        events=timeline.events(history),
+        events=by_iccid(timeline.events(history), order),
         remark=remark,
         again=_buy_again(context, order, remark) if money_mover else "",
         credited_on=_credited_on(history),

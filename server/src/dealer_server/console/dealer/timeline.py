@@ -143,7 +143,7 @@ def _calls(history: History) -> Iterator[Event]:
             )
         elif state == "PENDING":
             yield Event(call.sent_at, "clock", f"The supplier is making {what}", step="CALL")
-        elif why := refused_text(code):
+        elif (why := refused_text(code)) and call.profile_id not in history.failed_at:  # else its failure says so
             yield Event(call.sent_at, "clock", f"{what[0].upper()}{what[1:]} was not delivered: {why}")
 
 

@@ -18,6 +18,7 @@ from dealer_server.console.shared.timeline import (
     runs,
     some_text,
 )
+from dealer_server.rules.incidents.delay import refused_text
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
@@ -83,7 +84,7 @@ def events(history: History) -> list[Event]:
         *_deliveries(history),
         *(Event(note.created_at, "pencil", f"Note by {note.author}", "", note.note) for note in history.notes),
     )
-    return in_order(unsorted)
+    return in_order(unsorted, in_turn=bool(history.failed_at))
 
 
 def _money(history: History) -> Iterator[Event]:
@@ -119,8 +120,9 @@ def answer_of(supplier: str, package_code: str) -> str:
 
 
 def _purchases(history: History) -> Iterator[Event]:
-    """How purchases ended or why they are parked; their calls are events of their own. The last one of an eSIM that
-    failed is the failure of its item."""
+    """How purchases ended or why they are parked; their calls are events of their own but for the one that was
+    rejected. The last purchase of an eSIM that failed is the failure of its item."""
+    rejected = _rejected(history)
     lines = {profile.profile_id: item.line for item in history.order.items for profile in item.profiles}
     last = {purchase.profile_id: purchase.position for purchase in history.purchases}
     for purchase in history.purchases:
@@ -128,9 +130,15 @@ def _purchases(history: History) -> Iterator[Event]:
         state, reason = purchase.state, purchase.reason or ""
         if purchase.finished_at is not None and state != "DONE":
             symbol, title = "truck-delivery", f"Purchase at {purchase.supplier} ended"
+            call, why = rejected.get((purchase.profile_id, purchase.position)), refused_text(reason.partition(":")[0])
+            if call is not None:
+                title, state = f"{purchase.supplier}: {_without_subject(why) or 'rejected'}", ""
+                facts = [facts[1], ("took", _took(call))]
             if purchase.profile_id in history.failed_at and last[purchase.profile_id] == purchase.position:
                 symbol, state = FAILED, ""
                 title = failure_title(history.order, lines[purchase.profile_id], purchase.supplier)
+                if call is not None and why:
+                    title += f": {_without_subject(why)}"
             yield Event(purchase.finished_at, symbol, title, state, reason, facts)
         elif state == "PARKED":
             title = f"Outcome at {purchase.supplier} unknown"
@@ -144,13 +152,16 @@ _RECHARGE_TITLES = _CALL_TITLES | {"ALLOCATE": "was asked for the recharge"}
 
 def _calls(history: History) -> Iterator[Event]:
     titles = _CALL_TITLES if history.order.recharges is None else _RECHARGE_TITLES
+    told = {*_rejected(history).values()}
     for call in history.calls:
+        if call in told:
+            continue
         facts = [
             ("eSIM", _esim(history, call.profile_id)),
             ("call", f"{call.position}.{call.number} {call.step}".strip()),
         ]
         if call.answered_at is not None:
-            facts.append(("took", duration_text((call.answered_at - call.sent_at).total_seconds())))
+            facts.append(("took", _took(call)))
         asked = not (call.outcome or "").startswith("SKIPPED")
         words = _QUERY_TITLE if call.step == "QUERY" else titles.get(call.kind, call.kind)
         title = f"{call.supplier} {words if asked else 'was not asked'}"
@@ -158,6 +169,26 @@ def _calls(history: History) -> Iterator[Event]:
         state = state.partition(" ")[0]  # its code stands in the message
         step = "CALL" if state in ("DONE", "PENDING") else ""
         yield Event(call.sent_at, "link", title, state, call.message or "", facts, step=step)
+
+
+def _rejected(history: History) -> Mapping[tuple[int, int], SupplierCall]:
+    """The call with which a purchase ended that was rejected: one event tells of both."""
+    ended = {(one.profile_id, one.position) for one in history.purchases if one.finished_at and one.state == "REJECTED"}
+    last = {(call.profile_id, call.position): call for call in sorted(history.calls, key=lambda call: call.sent_at)}
+    return {
+        key: call
+        for key, call in last.items()
+        if key in ended and call.answered_at and (call.outcome or "").startswith("REJECTED")
+    }
+
+
+def _without_subject(why: str) -> str:
+    """Of why a supplier refused, after its name."""
+    return why.partition(";")[0].removeprefix("the supplier ")
+
+
+def _took(call: SupplierCall) -> str:
+    return "" if call.answered_at is None else duration_text((call.answered_at - call.sent_at).total_seconds())
 
 
 def _esim(history: History, profile_id: int) -> str:

@@ -60,8 +60,8 @@ class Event(NamedTuple):
     esims: int = 0
 
 
-def in_order(events: Iterable[Event]) -> list[Event]:
-    """The oldest first. Those that follow each other and say the same are one, and so are the steps of a purchase that
+def in_order(events: Iterable[Event], *, in_turn: bool = False) -> list[Event]:
+    """The oldest first. `in_turn`: accepted webhooks are one event only where nothing lies between them. Those that follow each other and say the same are one, and so are the steps of a purchase that
     went well at once, all webhooks that were accepted at the first attempt, and all that were not needed: of a dealer
     without a callback URL they would be most of the timeline."""
     unneeded, accepted, others = list[Event](), list[Event](), list[Event]()
@@ -69,7 +69,12 @@ def in_order(events: Iterable[Event]) -> list[Event]:
         quiet = unneeded if event.state == "SKIPPED" else accepted if _accepted_at_once(event) else others
         (others if event.delivery_id is None else quiet).append(event)
     bought = _bought_at_once(sorted(others, key=_place))
-    ordered = sorted([*bought, *_together(unneeded, ""), *_together(accepted, " accepted")], key=_place)
+    if in_turn:
+        turns = groupby(sorted([*bought, *accepted], key=_place), key=lambda event: event in accepted)
+        told = [one for quiet, turn in turns for one in (_together([*turn], " accepted") if quiet else turn)]
+    else:
+        told = [*bought, *_together(accepted, " accepted")]
+    ordered = sorted([*told, *_together(unneeded, "")], key=_place)
     return [_one([*same]) for _, same in groupby(ordered, key=_what)]
 
 
@@ -264,7 +269,32 @@ def _plan_steps(times: ProfileTimes, esim: Profile | None) -> Iterator[tuple[dat
 
 def on_its_page(events: Iterable[Event], profile_id: int) -> list[Event]:
     """Events of one eSIM without its number, for its own page."""
-    return [event._replace(title=_without_number(event.title, profile_id)) for event in events]
+    return [
+        event._replace(
+            title=_without_number(event.title, profile_id),
+            repeats=[one._replace(title=_without_number(one.title, profile_id)) for one in event.repeats],
+        )
+        for event in events
+    ]
+
+
+def by_iccid(events: Iterable[Event], order: Order) -> list[Event]:
+    """Events of an order that name its eSIMs as phones and lists do; the only one of an order needs no name."""
+    if len(order.profiles) == 1:
+        [profile] = order.profiles
+        return on_its_page(events, profile.recharges or profile.profile_id)
+    names = {f"eSIM {profile.profile_id}:": f"eSIM {profile.iccid}:" for profile in order.profiles if profile.iccid}
+
+    def named(title: str) -> str:
+        head, colon, text = title.partition(":")
+        return f"{names.get(head + colon, head + colon)}{text}"
+
+    return [
+        event._replace(
+            title=named(event.title), repeats=[one._replace(title=named(one.title)) for one in event.repeats]
+        )
+        for event in events
+    ]
 
 
 def _without_number(title: str, profile_id: int) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 _REFUSALS: Mapping[str, str] = {
-    "OUT_OF_STOCK": "the supplier had none",
+    "OUT_OF_STOCK": "out of stock",
     "CONFIG": "the supplier refused it; the operator looks into it",
     "BAD_REQUEST": "the supplier refused it",
     "CONFLICT": "the supplier had a conflict and is asked anew",
