@@ -45,17 +45,11 @@ def hanging(text: str) -> list[tuple[int, str]]:
     return [((len(line) - len(line.lstrip(" "))) // 2, line.lstrip(" ")) for line in text.splitlines()]
 
 
-def http_status(status: int) -> str:
-    """503 Service Unavailable; of a status that no standard names, its number."""
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)
-
-
-def header_lines(text: str | None) -> list[tuple[str, str]]:
-    """Names and values of a header that is kept as text, one field a line."""
-    return [(name, value) for name, _, value in (line.partition(": ") for line in (text or "").splitlines())]
+def response_lines(status: int, fields: str | None) -> list[tuple[str, str]]:
+    """What was answered, as names and values: 503 Service Unavailable, and the header, kept one field a line."""
+    phrase = HTTPStatus(status).phrase if status in {*HTTPStatus} else ""
+    lines = [line.partition(": ") for line in (fields or "").splitlines()]
+    return [("Status", f"{status} {phrase}".strip()), *((name, value) for name, _, value in lines)]
 
 
 def one_currency(rows: Iterable[Any]) -> str:
@@ -286,8 +280,7 @@ def _add_names(made: Environment) -> None:
         "content": content,
         "one_currency": one_currency,
         "hanging": hanging,
-        "http_status": http_status,
-        "header_lines": header_lines,
+        "response_lines": response_lines,
         "data": data_amount,
         "time_left": time_left,
         "lasted": dates.lasted,

@@ -61,9 +61,10 @@ class Event(NamedTuple):
 
 
 def in_order(events: Iterable[Event], *, in_turn: bool = False) -> list[Event]:
-    """The oldest first. `in_turn`: accepted webhooks are one event only where nothing lies between them. Those that follow each other and say the same are one, and so are the steps of a purchase that
+    """The oldest first. Those that follow each other and say the same are one, and so are the steps of a purchase that
     went well at once, all webhooks that were accepted at the first attempt, and all that were not needed: of a dealer
-    without a callback URL they would be most of the timeline."""
+    without a callback URL they would be most of the timeline. `in_turn`: accepted webhooks are one event only where
+    nothing lies between them."""
     unneeded, accepted, others = list[Event](), list[Event](), list[Event]()
     for event in events:
         quiet = unneeded if event.state == "SKIPPED" else accepted if _accepted_at_once(event) else others
