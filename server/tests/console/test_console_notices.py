@@ -53,7 +53,7 @@ async def test_who_is_told_of_nothing_has_no_such_page_and_mails_are_the_operato
 
 async def test_a_user_reads_an_example_and_is_mailed_a_test_of_it(service: Service):
     async with signed_in(service, "support", name="tester@example.com") as inside:
-        page = (await inside.get("/console/notices")).text
+        page = (await inside.get("/console/notices/settings")).text
         assert "Low stock: 3 left of FR-3GB-30D" in page and 'value="TOPUP_WAITING"' not in page
         sent = await inside.get((await inside.post("/console/notices/test", {"test": "STOCK_LOW"})).headers["location"])
         assert "A test of “Low stock” is sent to tester@example.com" in sent.text
@@ -99,6 +99,7 @@ async def test_a_user_chooses_and_reads_a_mail_in_a_browser(service: Service, si
         if size is not None:
             await page.get_by_role("button", name="Menu").click()
         await page.get_by_role("link", name="Notices").click()
+        await page.get_by_role("link", name="Settings").click()
         await page.get_by_label("Overdue queue").uncheck()
         await page.get_by_label("Frequency").select_option("daily")
         await page.get_by_label("Email address").fill("other@example.com")

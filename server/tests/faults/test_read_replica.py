@@ -112,7 +112,7 @@ async def test_what_a_replica_has_not_replayed_is_read_from_the_primary_where_it
             before = Counted("api")
             assert order_no in await followed.listed(), "a dealer's own order"
             assert Counted("api") - before == (0, 1)
-            await writer.post("/console/notices", {"when": "daily"})
+            await writer.post("/console/notices/settings", {"when": "daily"})
             assert order_no in (await writer.get(orders.ORDERS)).text, "whoever wrote something sees all"
 
             async def shown() -> bool:

@@ -201,19 +201,21 @@ async def test_users_are_told_what_they_want_where_they_want_it(service: Service
         signed_in(service, "developer", dealer.tenant_id, f"dev-{dealer.tenant_id}@example.com"),
         notice_worker(service, mails) as one,
     ):
-        await off.post("/console/notices", {"mail": "", "LOW_BALANCE": "on", "when": "once"})
+        await off.post("/console/notices/settings", {"mail": "", "LOW_BALANCE": "on", "when": "once"})
         await fact(service, dealer.tenant_id)
         await all_told(one)
         assert [mail.to for mail in mails.mails] == [[ada.name]]
-        await bob.post("/console/notices", {"mail": "bob@example.com", "TOPUP_REVIEWED": "on", "when": "once"})
-        await ada.post("/console/notices", {"mail": "elsewhere@example.com", "TOPUP_REVIEWED": "on", "when": "once"})
+        await bob.post("/console/notices/settings", {"mail": "bob@example.com", "TOPUP_REVIEWED": "on", "when": "once"})
+        await ada.post(
+            "/console/notices/settings", {"mail": "elsewhere@example.com", "TOPUP_REVIEWED": "on", "when": "once"}
+        )
         for address in ("bob@example.com", "elsewhere@example.com"):
             await confirmed(bob, one, mails, address)
         del mails.mails[1:]
         await fact(service, dealer.tenant_id)
         await all_told(one)
         assert sorted(mail.to[0] for mail in mails.mails[1:]) == ["bob@example.com", "elsewhere@example.com"]
-        assert "Sent to bob@example.com, immediately" in (await bob.get("/console/notices")).text
+        assert "Sent to bob@example.com, immediately" in (await bob.get("/console/notices/settings")).text
         await rows(service, "UPDATE console_user SET status = 'DISABLED' WHERE user_id = $1 RETURNING 1", bob.user_id)
         await fact(service, dealer.tenant_id)
         await all_told(one)
@@ -246,15 +248,15 @@ async def test_an_address_is_told_of_nothing_before_it_is_confirmed(
         signed_in(service, "finance", dealer.tenant_id, name) as own,
         notice_worker(service, mails) as one,
     ):
-        await own.post("/console/notices", wanted)
-        page = (await own.get("/console/notices")).text
+        await own.post("/console/notices/settings", wanted)
+        page = (await own.get("/console/notices/settings")).text
         assert "Unconfirmed" in page and f"Until then notices go to <bdi>{name}</bdi>" in page
         first = await link_to(one, mails, new)
         await fact(service, dealer.tenant_id)
         await all_told(one)
         assert [mail.to for mail in mails.mails] == [[new], [name]], "the notice goes where they went before"
-        await own.post("/console/notices", wanted | {"when": "daily"})
-        await own.post("/console/notices", wanted)
+        await own.post("/console/notices/settings", wanted | {"when": "daily"})
+        await own.post("/console/notices/settings", wanted)
         await all_told(one)
         assert len(mails.mails) == 2, "saving the rest of the form sends no other link"
         await own.post("/console/notices/confirmation")
@@ -266,7 +268,7 @@ async def test_an_address_is_told_of_nothing_before_it_is_confirmed(
             assert "Confirm your email" in (await own.get(second)).text, "opening it changes nothing"
         await confirmed(own, one, mails, new)
         assert (await own.send(second)).status_code == 410, "it works once"
-        page = (await own.get("/console/notices")).text
+        page = (await own.get("/console/notices/settings")).text
         assert "Unconfirmed" not in page and f"Sent to {new}, immediately" in page
         await fact(service, dealer.tenant_id)
         await all_told(one)
@@ -279,20 +281,20 @@ async def test_a_link_expires_and_only_a_few_are_sent(service: Service, dealer: 
         notice_worker(service, mails) as one,
     ):
         address = f"late-{dealer.tenant_id}@example.com"
-        await own.post("/console/notices", {"mail": address, "when": "once"})
+        await own.post("/console/notices/settings", {"mail": address, "when": "once"})
         link = await link_to(one, mails, address)
         await rows(
             service, "UPDATE mail_confirmation SET expires_at = now() WHERE user_id = $1 RETURNING 1", own.user_id
         )
         assert (await own.get(link)).status_code == (await own.send(link)).status_code == 410
-        assert "its link has expired" in (await own.get("/console/notices")).text
+        assert "its link has expired" in (await own.get("/console/notices/settings")).text
         for _ in range(6):
             await own.post("/console/notices/confirmation")
-        assert "Too many" in said(await own.get("/console/notices"))
-        await own.post("/console/notices", {"mail": "", "when": "once"})
-        assert "Unconfirmed" not in (await own.get("/console/notices")).text
+        assert "Too many" in said(await own.get("/console/notices/settings"))
+        await own.post("/console/notices/settings", {"mail": "", "when": "once"})
+        assert "Unconfirmed" not in (await own.get("/console/notices/settings")).text
         await own.post("/console/notices/confirmation")
-        assert "Too many" in said(await own.get("/console/notices"))
+        assert "Too many" in said(await own.get("/console/notices/settings"))
 
 
 @pytest.mark.parametrize(
@@ -302,8 +304,8 @@ async def test_a_link_expires_and_only_a_few_are_sent(service: Service, dealer: 
 )  # fmt: skip
 async def test_a_mail_address_that_is_none_is_refused_in_words(service: Service, dealer: ApiClient, mail: str):
     async with signed_in(service, "admin", dealer.tenant_id) as own:
-        await own.post("/console/notices", {"mail": mail, "when": "once"})
-        page = (await own.get("/console/notices")).text
+        await own.post("/console/notices/settings", {"mail": mail, "when": "once"})
+        page = (await own.get("/console/notices/settings")).text
     assert "mail address is" in page and "accepted: one plain address such as ada@example.com" in page
 
 
@@ -314,13 +316,13 @@ async def test_a_digest_tells_once_a_day_all_in_one_mail(service: Service, deale
         notice_worker(service, mails, time, digest_hour=7, schedule=(0, 0)) as one,
         notice_worker(service, mails, time, digest_hour=7, schedule=(0, 0)) as other,
     ):
-        await own.post("/console/notices", {"mail": "", "TOPUP_REVIEWED": "on", "when": "daily"})
+        await own.post("/console/notices/settings", {"mail": "", "TOPUP_REVIEWED": "on", "when": "daily"})
         for _ in range(3):
             await fact(service, dealer.tenant_id)
             await asyncio.gather(one.address(), other.address())
         await all_told(one)
         assert mails.mails == []
-        assert "once a day" in (await own.get("/console/notices")).text
+        assert "once a day" in (await own.get("/console/notices/settings")).text
         time.advance(timedelta(days=1).total_seconds())
         mails.refusals = [("MAIL", "421 later")]
         await asyncio.gather(all_told(one), all_told(other))

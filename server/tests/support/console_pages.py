@@ -4,6 +4,7 @@ Every declared page stands in PAGES; test_console_looks.py says which one is mis
 """
 
 import asyncio
+import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -91,7 +92,7 @@ PAGES: tuple[Seen, ...] = (
     Seen("operator", "/console/orders/{recharge_no}", pictured=False),  # its timeline is not the same each time
     Seen("operator", "/console", "range=30d"),
     Seen("operator", "/console/waiting", "supplier=nobody"),
-    *_of("operator", "/console/notices", "/console/mails", "/console/mails/{mail_id}"),
+    *_of("operator", "/console/notices", "/console/notices/settings", "/console/mails", "/console/mails/{mail_id}"),
     *_of("operator", "/console/reports", "/console/dealers/{tenant_id}/statements"),
     Seen("operator", "/console/reports", "by=dealer&then=package"),
     Seen("operator", "/console/reports", "dealer=1"),
@@ -135,6 +136,7 @@ PAGES: tuple[Seen, ...] = (
     *_of("dealer", "/console/credentials/{app_key}/secret", "/console/api-log/{number}"),
     Seen("dealer", "/console/api-log", pictured=False),  # it counts calls
     *_of("dealer", "/console/account", "/console/account/totp", "/console/users", "/console/brand", "/console/notices"),
+    *_of("dealer", "/console/notices/settings", "/console/notices/{notice_id}"),
     *_of("dealer", "/console/catalogue", "/console/catalogue/{package_code}", "/console/bulk"),
     Seen("dealer", "/console/catalogue", "q=nothing-is-called-so"),
     Seen("dealer", "/console/buy", "package=TEST-OK&quantity=3&seen=1.50&transaction_id=console-0123456789abcdef"),
@@ -260,6 +262,7 @@ async def _life(
         "profile_id": profile["profileId"],
         "delivery_id": delivery_id,
         "number": await _number(people["dealer"]),
+        "notice_id": await _notice_id(people["dealer"]),
         "month": f"{clock.now():%Y-%m}",
         "package_code": "TEST-OK",
         "bulk_id": await _looked_at(people["dealer"]),
@@ -337,6 +340,13 @@ async def _looked_at(dealer: Browser) -> str:
     lines = ("packageCode,quantity,remark,reference", "TEST-OK,2,Group of 12 May,B-1001", "TEST-PARTIAL,1,,B-1002")
     answer = await dealer.post("/console/bulk", {"text": "\n".join(lines)})
     return answer.headers["location"].rpartition("/")[2]
+
+
+async def _notice_id(dealer: Browser) -> str:
+    """Of what the dealer was told last."""
+    found = re.search(r"/console/notices/(\d+)", (await dealer.get("/console/notices")).text)
+    assert found
+    return found[1]
 
 
 async def _number(dealer: Browser) -> str:

@@ -12,7 +12,18 @@ from dealer_server import audit_context, clock, store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
-from dealer_server.dev import calls, catalogue, history, lives, payments, price_lists, purchases, receivers, wholesalers
+from dealer_server.dev import (
+    calls,
+    catalogue,
+    history,
+    lives,
+    notices,
+    payments,
+    price_lists,
+    purchases,
+    receivers,
+    wholesalers,
+)
 from dealer_server.dev.history import Dealer
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
@@ -27,6 +38,7 @@ from dealer_server.rules.orders.snapshot import Links
 from dealer_server.settings import Settings
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.past import calls as past_calls
+from dealer_server.store.past import notices as past_notices
 from dealer_server.store.past import orders as past_orders
 from dealer_server.store.past import purchases as past_purchases
 from dealer_server.store.past import webhooks as past_webhooks
@@ -87,6 +99,8 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
             await past_webhooks.write(connection, keys, links, dealers)
             await _write_calls(connection, made, now)
             await _record_reviews(connection, made)
+            told = [notices.told(one.tenant_id, one.orders, one.entries, one.topups, now) for one in made]
+            await past_notices.write(connection, [row for rows in told for row in rows])
             return made[0].app_key
 
         return await database.run(create)

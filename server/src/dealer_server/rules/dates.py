@@ -15,6 +15,11 @@ def minute(at: datetime) -> str:
     return f"{day(at)}, {at:%H:%M}"
 
 
+def short(at: datetime, now: datetime) -> str:
+    """12 Nov, 14:03; of another year than `now` with it."""
+    return f"{at.day} {_MONTHS[at.month - 1]}, {at:%H:%M}" if at.year == now.year else minute(at)
+
+
 def day(on: date) -> str:
     """12 Nov 2026."""
     return f"{on.day} {_MONTHS[on.month - 1]} {on.year}"

@@ -10,7 +10,7 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALERS
-from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
+from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.notices import example
 from dealer_server.operations.notices import confirm, settings
 from dealer_server.operations.notices.settings import Listener
@@ -21,7 +21,7 @@ from dealer_server.rules.notices.texts import LABELS, Text, text_of
 from dealer_server.store.notices import confirmations, listing, recipients
 from dealer_server.store.notices.listing import Outcome
 
-NOTICES = "/console/notices"
+NOTICES, ONE, SETTINGS = "/console/notices", "/console/notices/{notice_id}", "/console/notices/settings"
 MAILED = "Open the link sent to {}: notices go there once the address is confirmed"
 READERS = ("op:admin", "op:finance", "op:support", *DEALERS)
 """Who is told of anything."""
@@ -35,7 +35,19 @@ _GROUPS: Mapping[str, Sequence[AnyNoticeType]] = {
     "Supply": ("SUPPLIER_DOWN", "STOCK_LOW"),
     "Dealers": ("DEALER_LOW", "DEALER_FAILING"),
 }
+_SYMBOLS: Mapping[str, str] = {
+    **dict.fromkeys(("LOW_BALANCE", "TOPUP_REVIEWED", "TOPUP_WAITING", "DEALER_LOW"), "wallet"),
+    **dict.fromkeys(("RECEIVER_FAILING", "DEALER_FAILING"), "webhook"),
+    **dict.fromkeys(("REFUND_WAITING", "QUEUE_OLD"), "receipt-refund"),
+    "PRICE_CHANGED": "package",
+    "PLANS_ENDING": "clock",
+    "SUPPLIER_DOWN": "alert-triangle",
+    "STOCK_LOW": "package",
+}
 assert {name for group in _GROUPS.values() for name in group} == set(ROLES), "every notice is in a group"
+
+
+_NAMES: Mapping[str, str] = {name: label for name, (label, _) in LABELS.items()}
 
 
 class Choice(NamedTuple):
@@ -51,6 +63,7 @@ class Choice(NamedTuple):
 class Row(NamedTuple):
     """A notice, with what became of its mails and of its POST."""
 
+    notice_id: int
     notice_type: str
     text: Text
     at: datetime
@@ -59,11 +72,10 @@ class Row(NamedTuple):
 
 @page(NOTICES, READERS, "account/notices.html", MenuEntry("Notices", "bell", 152))
 async def notices(context: RequestContext) -> Html:
+    """What was told, the newest first."""
     user, before = context.user, params.number(context.query, "before")
     tenant_id, own = user.tenant_id or OPERATORS, types_of(user.full_role)
     async with context.parts.database.connection() as connection:
-        setting = await recipients.setting(connection, user.user_id)
-        unconfirmed = await confirmations.of_user(connection, user.user_id)
         url = await recipients.url(connection, tenant_id)
         found = await listing.newest(connection, tenant_id, own, before, PAGE_SIZE + 1)
         known = await listing.outcomes(connection, tenant_id, [one.notice_id for one in found])
@@ -71,23 +83,58 @@ async def notices(context: RequestContext) -> Html:
     for outcome in known:
         outcomes[outcome.notice_id].append(outcome)
     rows = [
-        Row(one.notice_type, text_of(one.notice_type, one.data), one.created_at, outcomes[one.notice_id])
+        Row(one.notice_id, one.notice_type, text_of(one.notice_type, one.data), one.created_at, outcomes[one.notice_id])
         for one in found[:PAGE_SIZE]
     ]
     following = found[PAGE_SIZE - 1].notice_id if len(found) > PAGE_SIZE else None
+    return Html(
+        rows=rows,
+        symbols=_SYMBOLS,
+        url=url,
+        mails=context.parts.settings.mails,
+        pages=params.pager(context, NOTICES, following, shown=len(rows), word="notice"),
+    )
+
+
+@page(SETTINGS, READERS, "account/notice_settings.html")
+async def choices(context: RequestContext) -> Html:
+    """What the user is mailed, where to, and when."""
+    user = context.user
+    async with context.parts.database.connection() as connection:
+        setting = await recipients.setting(connection, user.user_id)
+        unconfirmed = await confirmations.of_user(connection, user.user_id)
+        url = await recipients.url(connection, user.tenant_id or OPERATORS)
     return Html(
         setting=setting,
         unconfirmed=unconfirmed,
         expired=unconfirmed is not None and unconfirmed.expires_at <= context.now,
         address=address(setting.mail, user.name),
         name_is_address=bool(address("", user.name)),
-        groups=_grouped(own, setting.off),
-        rows=rows,
-        labels={name: label for name, (label, _) in LABELS.items()},
+        groups=_grouped(types_of(user.full_role), setting.off),
         url=url,
         mails=context.parts.settings.mails,
         digest_hour=context.parts.settings.digest_hour,
-        pages=params.pager(context, NOTICES, following, shown=len(rows), word="notice"),
+    )
+
+
+@page(ONE, READERS, "account/notice.html")
+async def notice(context: RequestContext) -> Html:
+    """What it says, what it is about, and what became of it."""
+    tenant_id, notice_id = context.user.tenant_id or OPERATORS, params.path_number(context, "notice_id")
+    async with context.parts.database.connection() as connection:
+        found = await listing.one(connection, tenant_id, types_of(context.user.full_role), notice_id)
+        outcomes = await listing.outcomes(connection, tenant_id, [notice_id])
+    if found is None:
+        raise NotFound
+    plans = found.data["plans"] if found.notice_type == "PLANS_ENDING" else []
+    return Html(
+        notice=found,
+        text=text_of(found.notice_type, found.data),
+        label=_NAMES[found.notice_type],
+        outcomes=outcomes,
+        plans=[(one, datetime.fromisoformat(one["planUseEndTime"])) for one in plans],
+        more=int(found.data["count"]) - len(plans) if plans else 0,
+        mails=context.parts.settings.mails,
     )
 
 
@@ -100,7 +147,7 @@ def _grouped(own: Collection[str], off: Collection[str]) -> list[tuple[str, list
     return [(title, choices) for title, choices in chosen.items() if choices]
 
 
-@action(NOTICES, READERS)
+@action(SETTINGS, READERS)
 async def save(context: RequestContext) -> Redirect:
     form, user = context.form, context.user
     wanted = [name for name in types_of(user.full_role) if form.get(name) == "on"]
@@ -117,9 +164,9 @@ async def save(context: RequestContext) -> Redirect:
             wanted=wanted,
         )
     except TooManyTries as many:
-        return Redirect(NOTICES, sign_in.wait(many.seconds), failed=True)
+        return Redirect(SETTINGS, sign_in.wait(many.seconds), failed=True)
     return Redirect(
-        NOTICES, f"Your settings are saved. {MAILED.format(mail)}" if linked else "Your settings are saved."
+        SETTINGS, f"Your settings are saved. {MAILED.format(mail)}" if linked else "Your settings are saved."
     )
 
 
@@ -132,11 +179,11 @@ async def send_test(context: RequestContext) -> Redirect:
         setting = await recipients.setting(connection, user.user_id)
     to = address(setting.mail, user.name)
     if not chosen or not to:
-        return Redirect(NOTICES, "Enter an email address and save it first", failed=True)
+        return Redirect(SETTINGS, "Enter an email address and save it first", failed=True)
     problem = await example.send(parts.settings, parts.database, to, chosen[0], lambda: context.now)
     if problem:
-        return Redirect(NOTICES, f"The test was not sent: {problem}", failed=True)
-    return Redirect(NOTICES, f"A test of “{LABELS[chosen[0]][0]}” is sent to {to}")
+        return Redirect(SETTINGS, f"The test was not sent: {problem}", failed=True)
+    return Redirect(SETTINGS, f"A test of “{LABELS[chosen[0]][0]}” is sent to {to}")
 
 
 @action(f"{NOTICES}/confirmation", READERS)
@@ -146,5 +193,5 @@ async def resend(context: RequestContext) -> Redirect:
     try:
         mail = await confirm.resend(parts.database, parts.data_keys, user.user_id, user.tenant_id, context.now)
     except TooManyTries as many:
-        return Redirect(NOTICES, sign_in.wait(many.seconds), failed=True)
-    return Redirect(NOTICES, MAILED.format(mail))
+        return Redirect(SETTINGS, sign_in.wait(many.seconds), failed=True)
+    return Redirect(SETTINGS, MAILED.format(mail))

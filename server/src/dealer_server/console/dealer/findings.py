@@ -74,7 +74,7 @@ async def _ending(connection: Connection, context: RequestContext) -> list[Endin
     today = day_of(context.now)
     days = {day.isoformat(): day for day in (today, today + timedelta(days=1))}
     told = await listing.of_facts(connection, context.tenant_id, "PLANS_ENDING", list(days))
-    return [Ending(days[fact], int(data["count"])) for fact, data in told.items()]
+    return [Ending(days[fact], int(one.data["count"]), one.notice_id) for fact, one in told.items()]
 
 
 async def _ending_secrets(connection: Connection, context: RequestContext) -> list[tuple[str, datetime]]:
@@ -124,6 +124,8 @@ def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
             return [Link("See the refunds", "/console/refunds?status=REVIEW")]
         case "TOPUPS":
             return [Link("Top-ups", "/console/wallet/topups")]
+        case "PLANS" if may.money and may.secrets:  # an admin, whom the notice is for
+            return [Link("See the plans", f"/console/notices/{incident.subject}")]
         case "PLANS":
             return [Link("eSIMs in use", "/console/profiles?status=IN_USE")]
         case "CALLS" if may.secrets:

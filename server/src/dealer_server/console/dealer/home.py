@@ -217,7 +217,7 @@ def _steps(
         Step("Set your brand", "Your name, logo and support contact, on the page on which travellers install.",
              "/console/brand", "Install page", setup.brand),
         Step("Choose where notices go", "A low balance, plans that end, an endpoint that fails: by mail or webhook.",
-             "/console/notices", "Notices", setup.told),
+             "/console/notices/settings", "Notices", setup.told),
     ]  # fmt: skip
 
 

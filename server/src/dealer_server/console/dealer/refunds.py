@@ -18,6 +18,7 @@ from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.queues import RefundRow
 
 REFUNDS = "/console/refunds"
+PINNED = 5
 STATES = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED")
 COLUMNS: Mapping[str, Callable[[RefundRow], str]] = {
     "refundNo": lambda row: identity.refund_no(row.refund_id),
@@ -38,10 +39,16 @@ COLUMNS: Mapping[str, Callable[[RefundRow], str]] = {
 async def refunds(context: RequestContext) -> Html:
     order, seen = params.order(context, REFUNDS, CREATED, NEWEST_FIRST), params.number(context.query, "before")
     faults = params.faults(context.query, status=STATES)
-    found = ListPage[RefundRow]((), None)
+    found, waiting, amounts = ListPage[RefundRow]((), None), list[RefundRow](), dict[str, int]()
+    filtered = any(params.text(context.query, name) for name in ("status", "q", "from", "to"))
     async with context.parts.database.connection() as connection:
         if not faults:
             found = await _read(connection, context, seen, PAGE_SIZE, oldest_first=not order.descending)
+            if not params.text(context.query, "q"):
+                amounts = await queues.refund_amounts(connection, context.tenant_id, _span(context))
+        if not filtered and seen is None:
+            tenant_id = context.tenant_id
+            waiting = await queues.refunds(connection, "REVIEW", None, PINNED, tenant_id, oldest_first=True)
         references = await orders.references(connection, context.tenant_id, [row.order_id for row in found.rows])
         counted = await queues.by_status(connection, "refund", context.tenant_id)
         counted |= await queues.unsettled(connection, context.tenant_id)
@@ -49,8 +56,10 @@ async def refunds(context: RequestContext) -> Html:
     none = 0 if counted["ALL"] < queues.MANY else None
     known = {words.text(state): counted.get(state, none) for state in STATES} | {"All": counted["ALL"]}
     counts = {name: count for name, count in known.items() if count is not None}
-    filtered = any(params.text(context.query, name) for name in ("status", "q", "from", "to"))
     return Html(
+        waiting=waiting,
+        total=amounts.get(params.text(context.query, "status") or "ALL"),
+        in_review=amounts.get("REVIEW", 0),
         references=references,
         one_minute=timedelta(minutes=1),
         faults=faults,
@@ -76,12 +85,15 @@ async def export(context: RequestContext) -> Download:
     )
 
 
+def _span(context: RequestContext) -> tuple[int, int]:
+    return identity.ids_between(params.day(context.query, "from"), params.day(context.query, "to", after=True))
+
+
 async def _read(
     connection: Connection, context: RequestContext, seen: int | None, size: int, *, oldest_first: bool
 ) -> ListPage[RefundRow]:
     status, text = params.one_of(context.query, "status", STATES), params.text(context.query, "q")
-    span = identity.ids_between(params.day(context.query, "from"), params.day(context.query, "to", after=True))
-    order_id = None
+    span, order_id = _span(context), None
     if text and (number := identity.refund_id(text)) is not None:
         span = number, number + 1
     elif text:

@@ -295,6 +295,7 @@ def _add_names(made: Environment) -> None:
         "epochs": _epochs,
         "exact": dates.exact,
         "minute": dates.minute,
+        "short": dates.short,
         "day": dates.day,
     }
     made.globals |= {

@@ -35,6 +35,17 @@
     input.dispatchEvent(new Event("input", { bubbles: true }));
   });
 
+  // What a markup that is typed leaves: as console/dealer/buying/package.py says it of the one that is sent.
+  document.addEventListener("input", (event) => {
+    const form = event.target.closest("form[data-markup]"), row = document.querySelector("[data-markup-row]");
+    if (!form || !row || !event.target.checkValidity()) return;
+    const cost = BigInt(form.dataset.markup), unit = BigInt(form.dataset.unit), percent = BigInt(event.target.value);
+    const price = ((cost * (100n + percent) * 2n + 100n * unit) / (200n * unit)) * unit, left = price - cost;
+    const [, ...cells] = row.cells, decimals = Number(form.dataset.decimals);
+    row.querySelector("[data-markup-percent]").textContent = event.target.value;
+    [amountText(price, decimals), amountText(left, decimals), `${(100n * left) / (price || 1n)} %`].forEach((text, at) => { cells[at].textContent = text; });
+  });
+
   // A package is bought beside the catalogue: the card of its page that buys, in a dialog at the side.
   const NAMED = ["id", "for", "aria-describedby", "aria-controls"];
   const openDrawer = async (link) => {

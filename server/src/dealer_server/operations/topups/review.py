@@ -57,7 +57,7 @@ async def _review(database: Database, topup_no: str, reason: str | None, author:
         else:
             detail["reason"] = reason
         detail |= {"before": before, "after": after}
-        await outbox.add(connection, [_notice(topup, status, reason, wallet.balance)], now)
+        await outbox.add(connection, [notice(topup, status, reason, wallet.balance)], now)
         action = "topup.approve" if reason is None else "topup.reject"
         await record_act(connection, author, action, topup.tenant_id, detail)
         return topup._replace(status=status, reject_reason=reason, reviewer=author, reviewed_at=now)
@@ -65,8 +65,8 @@ async def _review(database: Database, topup_no: str, reason: str | None, author:
     return await database.run(work)
 
 
-def _notice(topup: Topup, status: str, reason: str | None, balance: int) -> NewNotice:
-    """`balance`: before."""
+def notice(topup: Topup, status: str, reason: str | None, balance: int) -> NewNotice:
+    """What the dealer is told of a review. `balance`: before."""
     data = {
         "topupNo": identity.topup_no(topup.topup_id),
         "transactionId": topup.transaction_id,

@@ -42,10 +42,11 @@ class Answered(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How many plans of its customers end on a day, without one that follows."""
+    """How many plans of its customers end on a day, without one that follows, and the notice that tells of them."""
 
     day: date
     plans: int
+    notice_id: int = 0
 
 
 class Own(NamedTuple):
@@ -84,7 +85,8 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
     found += [Incident("SECRET", key, "waiting", f"The previous AppSecret of {key} ends", at=at)
               for key, at in own.secrets]  # fmt: skip
     found += [
-        Incident("PLANS", "", "note", f"{many(one.plans, 'plan')} end{'s' * (one.plans == 1)} on {dates.day(one.day)}",
+        Incident("PLANS", str(one.notice_id), "waiting",
+                 f"{many(one.plans, 'plan')} end{'s' * (one.plans == 1)} on {dates.day(one.day)}",
                  detail="recharge where the package allows it, or sell another eSIM")
         for one in own.ending
     ]  # fmt: skip

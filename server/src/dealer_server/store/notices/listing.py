@@ -1,6 +1,5 @@
 """What the console shows of notices: the newest, and what became of each; and the mails that `dev` keeps."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -63,18 +62,28 @@ async def newest(
     return [notice_of(row) for row in rows]
 
 
-async def of_facts(
-    connection: Connection, tenant_id: int, notice_type: str, facts: Sequence[str]
-) -> dict[str, dict[str, Any]]:
+async def one(connection: Connection, tenant_id: int, types: Sequence[str], notice_id: int) -> Notice | None:
+    """Where it is of these types."""
+    row = await connection.fetchrow(
+        "SELECT tenant_id, notice_id, notice_type, data::text AS data, created_at FROM notice WHERE tenant_id = $1"
+        " AND notice_type = ANY($2::text[]) AND notice_id = $3",
+        tenant_id,
+        types,
+        notice_id,
+    )
+    return notice_of(row) if row else None
+
+
+async def of_facts(connection: Connection, tenant_id: int, notice_type: str, facts: Sequence[str]) -> dict[str, Notice]:
     """What was told of these facts, by fact."""
     rows = await connection.fetch(
-        "SELECT fact, data::text AS data FROM notice WHERE tenant_id = $1 AND notice_type = $2"
-        " AND fact = ANY($3::text[]) ORDER BY fact",
+        "SELECT fact, tenant_id, notice_id, notice_type, data::text AS data, created_at FROM notice"
+        " WHERE tenant_id = $1 AND notice_type = $2 AND fact = ANY($3::text[]) ORDER BY fact",
         tenant_id,
         notice_type,
         facts,
     )
-    return {row["fact"]: json.loads(row["data"]) for row in rows}
+    return {row["fact"]: notice_of(row) for row in rows}
 
 
 async def outcomes(connection: Connection, tenant_id: int, notice_ids: Sequence[int]) -> list[Outcome]:

@@ -21,6 +21,7 @@ from dealer_server.rules.orders.model import Order
 from dealer_server.store.orders import bulk as store_bulk
 from dealer_server.store.orders import order as store_order
 from dealer_server.store.orders.bulk import OrderState
+from dealer_server.store.tenants import tenant
 
 BULK, ONE = "/console/bulk", "/console/bulk/{bulk_id}"
 FAULTS_SHOWN = 100
@@ -101,6 +102,24 @@ async def template(_: RequestContext) -> Download:
         yield params.csv_lines([rules.COLUMNS])
 
     return Download("orders.csv", "text/csv; charset=utf-8", header())
+
+
+@download(f"{BULK}/sample.csv", DEALER_FINANCE)
+async def sample(context: RequestContext) -> Download:
+    """A file that can be bought as it is: a plan of the catalogue, and one by the day where there is one."""
+    async with context.parts.database.connection() as connection:
+        prices = await tenant.load_prices(connection, context.tenant_id)
+    first = {one.kind: one.package for one in reversed(context.parts.catalogue().on_sale(prices))}
+    examples: list[tuple[str, ...]] = []
+    if fixed := first.get("FIXED"):
+        examples.append((fixed.package_code, "2", "", "Family trip", "B-1042"))
+    if daily := first.get("DAILY"):
+        examples.append((daily.package_code, "1", str(daily.min_period_num), "", "B-1043"))
+
+    async def lines() -> AsyncIterator[bytes]:
+        yield params.csv_lines([rules.COLUMNS, *examples])
+
+    return Download("orders-sample.csv", "text/csv; charset=utf-8", lines())
 
 
 @page(ONE, DEALER_FINANCE, "dealer/buying/bulk_order.html")

@@ -18,7 +18,7 @@ from dealer_server.store.tenants import tenant
 
 PLANS = 12
 """Others of the same place that are shown: those next to it."""
-MARKUPS, MOST_MARKUP = (20, 30, 50, 100), 1_000
+MARKUPS, USUAL_MARKUP, MOST_MARKUP = (20, 50, 100), 35, 1_000
 """Percent."""
 
 
@@ -33,10 +33,11 @@ class Sum(NamedTuple):
 
 
 class Resale(NamedTuple):
-    """A price that a dealer may ask, and what it leaves, in ten-thousandths. `percent`: the markup. `margin`: what is
+    """A price that a dealer may ask, and what it leaves, in ten-thousandths. `percent`: the markup, to a tenth where
+    it is not whole. `margin`: what is
     left in percent of the price. `suggested`: it is what the operator recommends."""
 
-    percent: int
+    percent: float
     price: int
     left: int
     margin: int
@@ -66,8 +67,9 @@ async def package(context: RequestContext) -> Html:
         wallet=wallet,
         sum=_sum(context.query, package, offer.price, wallet),
         resale=_resale(context.query, package, offer.price),
-        markup=params.number(context.query, "markup"),
+        markup=params.number(context.query, "markup") or USUAL_MARKUP,
         unit_price=offer.price,
+        unit=money.unit(package.currency),
         decimals=money.exponent_of(package.currency),
         transaction_id=new_transaction_id(),
     )
@@ -76,20 +78,25 @@ async def package(context: RequestContext) -> Html:
 def _resale(query: Mapping[str, str], package: Package, price: int) -> list[Resale]:
     """At the usual markups, at the one that is asked for, and what the operator recommends, which stands for a usual
     markup that comes to nearly the same."""
-    asked, suggested = params.number(query, "markup"), package.retail_price
-    chosen = asked if asked and asked <= MOST_MARKUP else None
+    asked, suggested = params.number(query, "markup") or USUAL_MARKUP, package.retail_price
+    chosen = asked if asked <= MOST_MARKUP else None
     found = [
         _at(price, money.marked_up(price, 100 * percent, package.currency), percent)
-        for percent in sorted({*MARKUPS, chosen or MARKUPS[0]})
+        for percent in sorted({*MARKUPS, chosen or USUAL_MARKUP})
     ]
     if suggested <= price:
         return found
     kept = [one for one in found if one.percent == chosen or abs(one.price - suggested) * 50 > suggested]
-    advised = _at(price, suggested, round(100 * (suggested - price) / price) if price else 0)._replace(suggested=True)
+    advised = _at(price, suggested, _tenths(suggested - price, price))._replace(suggested=True)
     return sorted([*kept, advised], key=lambda one: one.price)
 
 
-def _at(cost: int, price: int, percent: int) -> Resale:
+def _tenths(part: int, whole: int) -> float:
+    """In percent."""
+    return round(100 * part / whole, 1) if whole else 0
+
+
+def _at(cost: int, price: int, percent: float) -> Resale:
     return Resale(percent, price, price - cost, 100 * (price - cost) // max(price, 1))
 
 
