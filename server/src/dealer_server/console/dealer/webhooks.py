@@ -77,6 +77,8 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         found = await _deliveries(connection, context)
         ids = [delivery.delivery_id for delivery in found.rows]
         attempts = await log.last_attempts(connection, context.tenant_id, ids)
+        order_ids = [delivery.order_id for delivery in found.rows]
+        references = await orders.references(connection, context.tenant_id, order_ids)
         notice_url = await recipients.url(connection, context.tenant_id)
         incidents = await findings.of_receiver(connection, context)
         access = await dealer.access_terms(connection, context.tenant_id)
@@ -100,6 +102,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         test_result=result,
         deliveries=found.rows,
         attempts=attempts,
+        references=references,
         failed_count=min(failed, MOST_RESENT),
         more_failed=failed > MOST_RESENT,
         pages=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery"),
@@ -129,7 +132,7 @@ def _average(found: Iterable[Hour]) -> int:
 
 
 def _up_to(count: int) -> str:
-    return f"{MOST_RESENT}+" if count > MOST_RESENT else str(count or "")
+    return f"{MOST_RESENT}+" if count > MOST_RESENT else str(count)
 
 
 async def _deliveries(connection: Connection, context: RequestContext) -> ListPage[Delivery]:

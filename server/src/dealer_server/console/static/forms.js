@@ -186,10 +186,11 @@
     const title = preview.querySelector("[data-name]");
     title.setAttribute("x", picture ? 46 : bare ? 34 : 14);
     title.textContent = cut(typed || (picture ? "" : "eSIM"), 18);
-    const support = ["support_email", "support_phone", "support_url"].map((one) => form.elements[one].value.trim()).find(Boolean);
-    const help = preview.querySelector("[data-support]");
-    help.textContent = cut(support || "Ask the shop where you bought it.", 36);
-    help.setAttribute("fill", support ? accent : help.dataset.quiet);
+    const support = ["support_email", "support_phone", "support_url"].map((one) => form.elements[one].value.trim()).filter(Boolean);
+    all("[data-support]", preview).forEach((help, line) => {
+      help.textContent = cut(support[line] ?? (line || support.length ? "" : "Ask the shop where you bought it."), 36);
+      help.setAttribute("fill", support.length ? accent : help.dataset.quiet);
+    });
     if (valid) pick.value = written;
   };
   const drawAll = () => previews.forEach(draw);

@@ -29,6 +29,8 @@ DAYS = (1, 3, 7, 15, 30, 90)
 FILTERS = ("q", "place", "kind", "data", "days", "price", "part")
 GLOBAL = "Global"
 OFTEN, OFTEN_COUNTED, OFTEN_PLACES = 4, 20, 6
+USUAL_SIZES = (1, 3, 5, 10)
+"""Gigabytes of the plans that stand in the row of a place."""
 """Packages and places that it often buys: how many are shown, and of how many packages."""
 
 
@@ -50,11 +52,14 @@ class PackageView(NamedTuple):
 
 class PlaceView(NamedTuple):
     """A country or region with what is on sale for it. `least`: its lowest price, in major units; `least_per_gb`: of a
-    gigabyte, "" where all its volumes are unlimited."""
+    gigabyte, "" where all its volumes are unlimited. `by_day`: the lowest price is that of a day. `sizes`: some fixed
+    plans, from the smallest."""
 
     packages: list[PackageView]
     least: str
     least_per_gb: str
+    by_day: bool
+    sizes: Sequence[PackageView]
 
     @property
     def first(self) -> Package:
@@ -141,7 +146,15 @@ def _place(of_place: Sequence[OnSale]) -> PlaceView:
     least = min(one.price for one in of_place)
     per_gb = [found for one in of_place if (found := _of_a_gb(one.price, one.package)) is not None]
     least_per_gb = money.text(min(per_gb), currency) if per_gb else ""
-    return PlaceView([view(one) for one in of_place], money.text(least, currency), least_per_gb)
+    by_day = all(one.kind == "DAILY" for one in of_place if one.price == least)
+    views = [view(one) for one in of_place]
+    return PlaceView(views, money.text(least, currency), least_per_gb, by_day, _sizes(views))
+
+
+def _sizes(views: Iterable[PackageView]) -> list[PackageView]:
+    """The fixed plans nearest to the usual sizes, one of a size: the longest."""
+    fixed = {one.package.data_bytes: one for one in views if one.kind == "FIXED" and one.package.data_bytes}
+    return [fixed[size * GB] for size in USUAL_SIZES if size * GB in fixed]
 
 
 def _part(query: Mapping[str, str]) -> str | None:

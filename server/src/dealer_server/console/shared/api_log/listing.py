@@ -5,7 +5,7 @@ dealer/api_log.py and operator/api_log.py declare the pages.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from dealer_server.console.shared import hours, params
 from dealer_server.console.shared.api_log import subjects
@@ -18,6 +18,7 @@ from dealer_server.store.console import api_log
 from dealer_server.store.console.api_log import KEPT, CallFilter, CallRow, Outcome
 from dealer_server.store.tenants import call_hour, credential, served_call
 
+T = TypeVar("T")
 OUTCOMES: tuple[Outcome, ...] = ("refused", "succeeded")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -47,7 +48,7 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
     return Html(
         log=log,
         outcome=outcome or "",
-        calls=list(zip(calls, about, strict=True)),
+        calls=_runs(calls, about, apart=bool(filters.named)),
         counts={"": kept.refused + kept.succeeded, "refused": kept.refused, "succeeded": kept.succeeded},
         kept=kept,
         most_refused=KEPT,
@@ -68,6 +69,26 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         ),
         **shown,
     )
+
+
+def _runs(calls: Sequence[CallRow], about: Sequence[T], *, apart: bool) -> list[tuple[CallRow, T, int]]:
+    """Each with how many stand for it: the newest of several that read the same, one after the other."""
+    found: list[tuple[CallRow, T, int]] = []
+    for call, its in zip(calls, about, strict=True):
+        newest, _, times = found[-1] if found else (None, None, 0)
+        if newest and not apart and _reads(newest) and _read(newest) == _read(call):
+            found[-1] = (newest, its, times + 1)
+        else:
+            found.append((call, its, 1))
+    return found
+
+
+def _reads(call: CallRow) -> bool:
+    return not call.code and bool(call.subject) and call.path.endswith("/query")
+
+
+def _read(call: CallRow) -> tuple[str, ...]:
+    return call.path, call.code, call.subject_kind, call.subject, call.app_key, call.address
 
 
 def _choice(path: str, count: int) -> str:
