@@ -41,7 +41,7 @@ from esim_dealer.wire.operations import OPERATIONS
 from support.api_client import ApiClient, Service, http_client
 from support.browser import PASSWORDS
 from support.browser import Browser as Operator
-from support.console.operator_pages import failed_for_good
+from support.console.operator_pages import failed_for_good, text_of
 from support.console.refused_calls import refuse
 from support.money.refunds import bought, query
 from support.money.refunds import profiles as profiles_of
@@ -288,6 +288,17 @@ async def test_one_esim_is_refunded_and_the_rest_of_the_order(service: Service, 
     assert (await dealer.post("/account/balance")).data["balance"] == "1000.00"
     assert await acts(service, dealer.tenant_id) == ["order.refund", "order.refund"]
     assert await service.audit() == []
+
+
+async def test_refunds_are_added_up_and_those_in_review_stand_on_top(people: People, dealer: ApiClient):
+    for package in ("TEST-OK", "TEST-REVIEW"):
+        order = await bought(dealer, package)
+        await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})
+    page = html.unescape(await people["finance"].get("/console/refunds"))
+    told = text_of(page)
+    assert "3.60 USD requested" in told and "In review: 1.80 USD" in told
+    assert "1.80 USD refunded" in text_of(await people["finance"].get("/console/refunds?status=REFUNDED"))
+    assert "In review:" not in text_of(await people["finance"].get("/console/refunds?status=REVIEW"))
 
 
 async def test_an_esim_is_cancelled_without_money_back(service: Service, people: People, dealer: ApiClient):

@@ -11,7 +11,7 @@ import httpx2
 import msgspec
 import pytest
 
-from dealer_server.dev import calls, catalogue, history, lives, payments, receivers
+from dealer_server.dev import calls, catalogue, history, lives, notices, payments, receivers
 from dealer_server.dev.run import Demo
 from dealer_server.rules.lifecycle.use import USES, use
 from dealer_server.rules.money import money
@@ -49,6 +49,18 @@ def test_orders_fill_the_days_before_now_and_no_two_profiles_have_the_same_id():
         NOW - timedelta(days=31) < identity.created_at(one.order_id) + timedelta(seconds=one.delivered_seconds) <= NOW
         for one in orders
     )
+
+
+def test_dealers_were_told_of_plans_the_day_before_they_ended_and_of_each_top_up():
+    orders = [lives.lived(order, n, NOW) for n, order in enumerate(history.sold(history.DEMO, PACKAGES, 30, NOW), 1)]
+    paid = payments.payments(history.DEMO, orders, NOW)
+    told = notices.told(7, orders, [], paid.topups, NOW)
+    ending = {one.fact: at for at, one in told if one.notice_type == "PLANS_ENDING"}
+    assert len(ending) == notices.DAYS and max(ending) == f"{NOW:%Y-%m-%d}"
+    assert all(at.date() + timedelta(days=1) == datetime.fromisoformat(day).date() for day, at in ending.items())
+    reviewed = {at for at, one in told if one.notice_type == "TOPUP_REVIEWED"}
+    since = NOW - timedelta(days=notices.DAYS)
+    assert reviewed == {one.reviewed_at for one in paid.topups if one.reviewed_at and one.reviewed_at >= since} != set()
 
 
 def test_every_folder_begins_with_the_same_business():

@@ -144,6 +144,27 @@ async def test_what_fails_for_good_is_kept_and_shown(service: Service, dealer: A
     assert "HTTP 503" in page and "notice URL" in page and "Top-up approved: 20.00 USD" in page
 
 
+async def test_a_notice_has_a_page_for_those_who_are_told_of_it(
+    service: Service, dealer: ApiClient, stranger: ApiClient
+):
+    plan = {"profileId": "7", "iccid": "8944000000000000007", "packageCode": "TEST-OK"}
+    plans = [plan | {"planUseEndTime": "2026-11-30T14:00:00Z"}]
+    ending = NewNotice(
+        dealer.tenant_id, "PLANS_ENDING", "2026-11-30", {"date": "2026-11-30", "count": 3, "plans": plans}
+    )
+    await service.database.run(lambda connection: outbox.add(connection, [ending], clock.now()))
+    async with (
+        signed_in(service, "admin", dealer.tenant_id) as own,
+        signed_in(service, "finance", dealer.tenant_id) as finance,
+        signed_in(service, "admin", stranger.tenant_id) as other,
+    ):
+        inbox = (await own.get("/console/notices")).text
+        [path] = set(re.findall(r'href="(/console/notices/\d+)"', inbox))
+        page = (await own.get(path)).text
+        assert "3 plans end on 30 Nov 2026" in page and "/console/profiles/7" in page and "And 2 more" in page
+        assert (await finance.get(path)).status_code == (await other.get(path)).status_code == 404
+
+
 async def test_a_receiver_that_hangs_delays_no_other_dealer_and_takes_one_place(
     service: Service, dealer: ApiClient, stranger: ApiClient, receiver: Receiver, mails: SmtpServer
 ):

@@ -89,6 +89,13 @@ async def test_a_file_can_be_chosen_too(clerk: Browser):
     assert answer.status_code == 400 and "This is no CSV text in UTF-8" in text_of(answer.text)
 
 
+async def test_the_sample_can_be_bought_as_it_is(clerk: Browser):
+    sample = (await clerk.get("/console/bulk/sample.csv")).text
+    assert sample.startswith(HEADER) and sample.count("\r\n") >= 2
+    answer = await clerk.post("/console/bulk", files={"file": sample.encode()})
+    assert "Buy " in await see(clerk, answer.headers["location"])
+
+
 async def test_one_form_sent_twelve_times_at_once_buys_each_line_once(
     service: Service, dealer: ApiClient, clerk: Browser
 ):

@@ -17,7 +17,7 @@ from dealer_server.store.tenants import brand as store
 
 T = TypeVar("T")
 Given = TypeVar("Given", str, bytes)
-_CALLED = {"support_email": "support e-mail", "support_phone": "support phone", "support_url": "support page"}
+_CALLED = {"support_email": "support email", "support_phone": "support phone", "support_url": "support page"}
 
 
 class BrandChange(msgspec.Struct, frozen=True, kw_only=True):

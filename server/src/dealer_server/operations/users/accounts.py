@@ -69,7 +69,7 @@ async def create(
     if not name.isprintable():  # invisible characters make two names look the same
         raise OperatorError("a name consists of visible characters")
     if not 1 <= len(name) <= 100 or any(map(str.isspace, name)):
-        raise OperatorError("a name has 1 to 100 characters and no spaces, such as an e-mail address")
+        raise OperatorError("a name has 1 to 100 characters and no spaces, such as an email address")
     await count_issued(database, issuer)
     must_change, password = password is None, password or passwords.generate()
     encoded = await hasher.hash(password)

@@ -48,7 +48,7 @@ def parse_colour(text: str) -> str:
 def parse_email(text: str) -> str:
     address = text.strip()
     if address and (len(address) > MAX_EMAIL or not _EMAIL.fullmatch(address)):
-        raise ValueError("must be an e-mail address such as help@example.com")
+        raise ValueError("must be an email address such as help@example.com")
     return address
 
 
