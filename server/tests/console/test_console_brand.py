@@ -80,7 +80,7 @@ async def test_fields_left_empty_are_removed_and_the_logo_stays_until_it_is_remo
     [
         ({"name": "x" * 61}, b"", "has 61 characters; accepted: at most 60"),
         ({"colour": "red"}, b"", "colour 'red' must be a colour such as #1d5fd1"),
-        ({"support_email": "nobody"}, b"", "support e-mail 'nobody' must be an e-mail address"),
+        ({"support_email": "nobody"}, b"", "support email 'nobody' must be an email address"),
         ({"support_phone": "call us"}, b"", "support phone 'call us' must be a telephone number"),
         ({"support_url": "http://sunbird.example"}, b"", "must be an https address"),
         ({}, b"GIF89a", "logo is no picture of an accepted kind; accepted: PNG, WebP, SVG"),

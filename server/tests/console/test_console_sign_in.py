@@ -942,7 +942,7 @@ async def test_the_command_refuses_in_one_line(service: Service) -> None:
     for arguments, line in (
         (("create", "x", "--role", "king"), "role is 'king'; accepted: admin, finance, support, readonly"),
         (("create", "x", "--role", "developer", "--tenant", "99999"), "no tenant 99999"),
-        (("create", "two words"), "a name has 1 to 100 characters and no spaces, such as an e-mail address"),
+        (("create", "two words"), "a name has 1 to 100 characters and no spaces, such as an email address"),
         (("reset", "nobody-here"), "no user nobody-here"),
     ):
         done = await run("user", *arguments, env=env)

@@ -21,7 +21,7 @@ async def create_user(
     """Create a user of the console; the password is shown only once and must be changed at the first sign-in.
 
     Args:
-        name: The name to sign in with, such as an e-mail address.
+        name: The name to sign in with, such as an email address.
         role: For the operator: admin, finance, support, readonly. For a dealer: admin, developer, finance.
         tenant: The dealer the user belongs to (default: the operator).
     """

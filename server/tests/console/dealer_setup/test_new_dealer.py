@@ -110,7 +110,7 @@ async def test_what_was_filled_in_is_there_when_going_back(service: Service, adm
         ("dealer", {"credit_limit": "-1"}, "credit limit"),
         ("dealer", {"qps": "many"}, "QPS"),
         ("dealer", {"ip_allow": "203.0.113.999"}, "203.0.113.999"),
-        ("dealer", {"support_email": "nobody"}, "support e-mail"),
+        ("dealer", {"support_email": "nobody"}, "support email"),
         ("dealer", {"support_url": "http://x"}, "support page"),
         ("prices", {"markup": "much"}, "markup"),
         ("prices", {"prices": "TEST-OK"}, "line 1"),
