@@ -155,9 +155,10 @@ async def test_the_page_of_a_package_names_the_countries_it_works_in(clerk: Brow
 
 
 async def test_a_package_says_what_a_markup_leaves(clerk: Browser):
-    page = await see(clerk, "/console/catalogue/TEST-OK?markup=35")
-    assert "Your resale price" in page and "20 % 2.16 0.36" in page and "35 % 2.43 0.63" in page
-    assert "35 % 2.43" not in await see(clerk, "/console/catalogue/TEST-OK?markup=x")
+    page = await see(clerk, "/console/catalogue/TEST-OK?markup=60")
+    assert "Your resale price" in page and "20 % 2.16 0.36" in page and "60 % 2.88 1.08" in page
+    page = await see(clerk, "/console/catalogue/TEST-OK?markup=x")
+    assert "60 % 2.88" not in page and "35 % 2.43 0.63" in page
     page = await see(clerk, "/console/catalogue/FR-3GB-30D")
     assert page.count("3.69") == 1 and "% suggested 3.69" in page, (
         "it stands in place of 50 %, which is nearly the same"
