@@ -141,9 +141,9 @@ async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, de
     await admin.post("/console/webhooks/url", {"callback_url": receiver.url})
     await admin.post("/console/webhooks/test", status=200)
     text = await admin.get("/console")
-    assert "You are live" in text and "Get started" not in text
+    assert "Ready to go live" in text and "Get started" not in text
     text = await admin.post("/console/live")
-    assert "You are live" not in text and "You are live" not in await people["finance"].get("/console")
+    assert "Ready to go live" not in text and "Ready to go live" not in await people["finance"].get("/console")
 
 
 async def test_any_accepted_call_is_a_signed_one_and_orders_stand_above_the_steps(people: People, dealer: ApiClient):

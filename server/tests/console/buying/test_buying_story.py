@@ -93,6 +93,8 @@ async def test_one_esim_by_hand(service: Service, dealer: ApiClient, phone: Page
     await phone.get_by_role("button", name="One more").tap()
     await expect(total).to_have_text("3.60")
     await expect(phone.locator("[data-sum-after]")).to_have_text("996.40")
+    await phone.get_by_label("Markup, %").fill("62")
+    await expect(phone.get_by_role("row", name="62 %")).to_contain_text("2.92")
     assert await barriers(phone) == []
     await phone.get_by_role("button", name="Buy").tap()
     await expect(phone.locator("#main")).to_contain_text("996.40 USD")
