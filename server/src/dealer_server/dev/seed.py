@@ -27,6 +27,7 @@ from dealer_server.dev import (
 from dealer_server.dev.history import Dealer
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
+from dealer_server.operations.overview.count_hours import CLOSED_AFTER
 from dealer_server.operations.tenants.brand import BrandChange, set_brand_within
 from dealer_server.operations.tenants.create import create_within
 from dealer_server.operations.tenants.set_terms import Terms
@@ -37,6 +38,7 @@ from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.settings import Settings
 from dealer_server.store.audit.audit_log import record_act
+from dealer_server.store.console import overview
 from dealer_server.store.past import calls as past_calls
 from dealer_server.store.past import notices as past_notices
 from dealer_server.store.past import orders as past_orders
@@ -103,7 +105,18 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
             await past_notices.write(connection, [row for rows in told for row in rows])
             return made[0].app_key
 
-        return await database.run(create)
+        app_key = await database.run(create)
+    if since is not None:
+        await _count_hours(database, since, now)
+    return app_key
+
+
+async def _count_hours(database: Database, since: datetime, now: datetime) -> None:
+    """All that are over, at once: a worker would take minutes."""
+    first = since.replace(minute=0, second=0, microsecond=0)
+    async with database.transaction() as connection:
+        hours = await overview.hours(connection, first, (now - CLOSED_AFTER - first) // overview.HOUR)
+        await overview.put(connection, hours)
 
 
 async def _with_past(

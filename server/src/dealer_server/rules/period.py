@@ -72,9 +72,7 @@ def period(name: Range, first: datetime | None, last: datetime | None, now: date
 
 
 def _bucket(length: timedelta) -> timedelta:
-    if length <= 2 * DAY:
-        return HOUR
-    return 6 * HOUR if length <= 14 * DAY else DAY
+    return HOUR if length <= 2 * DAY else DAY
 
 
 def grouped(hours: Sequence[T], of: Period, value: Callable[[T], float]) -> list[float]:

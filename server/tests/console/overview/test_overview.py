@@ -229,47 +229,101 @@ async def test_an_hour_is_counted_once_when_it_is_over(quiet: Service):
         assert await stored(quiet, this) == [3] or clock.now() >= this + HOUR
 
 
-async def test_figures_are_compared_with_the_period_before(quiet: Service):
-    """Two dealers' days: 2 orders an hour for a month, and 1 an hour in the month before."""
+async def test_figures_are_compared_with_the_hours_before(quiet: Service):
+    """2 orders an hour."""
     now = clock.now().astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     await quiet.tenant()
     await run(quiet, "UPDATE tenant SET created_at = $1", now - timedelta(days=80))
     await run(
         quiet,
-        "INSERT INTO overview_hour SELECT h, CASE WHEN h > $1::timestamptz - interval '30 days' THEN 2 ELSE 1 END,"
-        " '{\"USD\": 18000}', 4, 3, array_fill(0::bigint, ARRAY[64]), array_fill(0::bigint, ARRAY[64]), 0"
+        "INSERT INTO overview_hour SELECT h, 2, '{\"USD\": 18000}', 4, 3, array_fill(0::bigint, ARRAY[64]),"
+        " array_fill(0::bigint, ARRAY[64]), 0"
         " FROM generate_series($1::timestamptz - interval '70 days', $1 - interval '1 hour', interval '1 hour') h",
         now,
     )
     async with signed_in(quiet) as admin:
-        for name, days, change in (("24h", 1, "no change"), ("7d", 7, "no change"), ("30d", 30, "↑ up")):
-            html = (await admin.get(f"/console?range={name}")).text
+        html = (await admin.get("/console")).text
+        assert re.search(r'href="/console/orders\?from=\d{4}-\d\d-\d\dT\d\d%3A00">', html)
+        page = await see(admin, "/console?range=24h")
+        assert re.search(r"Orders per hour 46 no change 4[68] in the 24 h before", page), page
+        assert "hours are counted" not in page and "75 % no change , of" in page
+        assert "Time Orders The 24 h before " in page
+        assert re.search(r" \d\d:00 2 2 .* so far \d+ – ", page), page
+        assert "Orders per hour" in await see(admin, "/console?range=custom&from=2026-13-01&to=x")
+        assert "Orders" in await see(admin, f"/console/orders?from={now:%Y-%m-%dT%H:%M}")
+
+
+async def test_days_are_those_of_reports_and_compared_with_the_days_before(quiet: Service):
+    """2 eSIMs a day for 30 days, and 1 a day before; one of the last 30 days is not over. A dealer pays 1.80."""
+    made, today = await quiet.tenant(), clock.now().astimezone(UTC).date()
+    await run(
+        quiet,
+        "INSERT INTO report_day (tenant_id, day, package_code, supplier, currency, sold, revenue, refunded, refunds,"
+        " costed, cost) SELECT $1, d, 'TEST-OK', 'simulated', 'USD', n, n * 18000, 0, 0, n, n * 12000"
+        " FROM (SELECT d::date, CASE WHEN d > $2::date - 30 THEN 2 ELSE 1 END AS n"
+        "  FROM generate_series($2::date - 70, $2::date, interval '1 day') d) days",
+        int(made.tenant_id),
+        today,
+    )
+    async with signed_in(quiet) as admin:
+        for name, days, was, change in (("7d", 7, 14, "no change"), ("30d", 30, 30, "↑ up 100 %")):
             page = await see(admin, f"/console?range={name}")
-            assert f"Orders per {'hour' if days == 1 else '6 hours' if days == 7 else 'day'}" in page
-            hours = 23 if days == 1 else (days - 1) * 24 + now.hour
-            assert re.search(rf"Orders per [0-9 a-z]+ {2 * hours:,} (no change|↑ up \d+ %) [\d,]+ in the ", page), page
-            assert change in page
-            assert "still being counted" not in page
-            assert re.search(r'href="/console/orders\?from=\d{4}-\d\d-\d\d(T\d\d%3A00)?">', html)
-            assert "75 % no change , of" in page
-            before = "The 24 h before" if days == 1 else f"The {days} days before"
-            was, value = {1: (2, 2), 7: (12, 12), 30: (24, 48)}[days]
-            assert f"Time Orders {before} " in page
-            assert re.search(rf" \d\d:00 {value} {was} .* so far \d+ – ", page), page
-        page = await see(admin, "/console?range=custom&from=2026-13-01&to=x")
-        assert "Orders per hour" in page
-        listed = await see(admin, f"/console/orders?from={now:%Y-%m-%dT%H:%M}")
-        assert "Orders" in listed
+            assert f"eSIMs and recharges per day {2 * days} {change} {was} in the {days} days before" in page
+            assert f"Revenue per day, USD {1.8 * 2 * days:.2f} USD {change} {1.8 * was:.2f} in the {days} days" in page
+            assert f"Margin {0.6 * 2 * days:.2f} USD {change} , 33.3 % of net revenue" in page, page
+            first = today - timedelta(days=days - 1)
+            report = await see(admin, f"/console/reports?from={first}&to={today}")
+            assert f"Revenue {1.8 * 2 * days:.2f} USD" in report and "33.3 % of net revenue" in report
+            assert (
+                f'href="/console/reports?from={first}&amp;to={today}"'
+                in (await admin.get(f"/console?range={name}")).text
+            )
+        page = await see(admin, "/console")
+        assert "Margin, yesterday and today" in page or "Margin, today" in page
 
 
 async def test_hours_that_no_worker_has_counted_yet_are_said_to_be_missing(quiet: Service):
     await quiet.tenant()
     await run(quiet, "UPDATE tenant SET created_at = now() - interval '5 days'")
     async with signed_in(quiet) as admin:
-        assert "still being counted" not in await see(admin, "/console")
+        assert "hours are counted" not in await see(admin, "/console")
         page = await see(admin, "/console?range=7d")
-        assert re.search(r"still being counted: \d+ of \d+", page) and "Webhooks accepted" not in page, page
+        assert re.search(r"Webhooks accepted – so far, \d+ of \d+ hours are counted", page), page
+        assert "Revenue per day" in page
         counter = HourCounter(quiet.database, clock.now)
         assert await counter.count()
         assert not await counter.count()
-        assert "still being counted" not in await see(admin, "/console?range=7d")
+        assert "hours are counted" not in await see(admin, "/console?range=7d")
+
+
+async def test_what_is_degraded_and_what_lasts_for_days_is_told(quiet: Service):
+    made, now = await quiet.tenant(name="Short & Co", balance="100"), clock.now().astimezone(UTC)
+    hour = now.replace(minute=0, second=0, microsecond=0) - HOUR
+    await run(
+        quiet,
+        "INSERT INTO webhook_endpoint (tenant_id, url, state, last_success_at) VALUES ($1, 'https://a.b/', 'ACTIVE', now())",
+        int(made.tenant_id),
+    )
+    await run(
+        quiet,
+        "INSERT INTO webhook_hour (tenant_id, hour, http_status, error, attempts, took_ms)"
+        " VALUES ($1, $2, 200, '', 93, 1), ($1, $2, 500, 'HTTP 500', 7, 1)",
+        int(made.tenant_id),
+        hour,
+    )
+    await run(
+        quiet,
+        "INSERT INTO report_day (tenant_id, day, package_code, supplier, currency, sold, revenue, refunded, refunds,"
+        " costed, cost) SELECT $1, d, 'TEST-OK', 'simulated', 'USD', 10, 200000, 0, 0, 0, 0"
+        " FROM generate_series($2::date - 7, $2::date - 1, interval '1 day') d",
+        int(made.tenant_id),
+        now.date(),
+    )
+    async with signed_in(quiet) as admin:
+        said = await incidents(admin)
+        assert "The endpoint of Short & Co is degraded: 93.0 % of 100 attempts accepted in the last 24 hours" in said
+        assert "The balance of Short & Co lasts about 5 days: 100.00 USD at the pace of 7 days" in said
+        assert "Short & Co" in await see(admin, "/console/dealers?status=LOW")
+        await run(quiet, "UPDATE wallet SET balance = balance * 2")
+        assert "The balance of" not in await incidents(admin)
+        assert "Low balance 0" in await see(admin, "/console/dealers")

@@ -9,7 +9,7 @@ from dealer_server.rules.incidents import dealer, overview, receiver, supplier
 from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
 from dealer_server.rules.incidents.delay import delay_text
 from dealer_server.rules.incidents.health import supplier_word
-from dealer_server.rules.incidents.incident import Incident, age_text, by_harm
+from dealer_server.rules.incidents.incident import Incident, by_harm
 from dealer_server.rules.incidents.overview import Findings, LowStock, Queued
 from dealer_server.rules.incidents.receiver import Receiver
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier, Waiting
@@ -62,7 +62,7 @@ REFUSED = of_supplier(paused=True, paused_reason="CONFIG: certificate expired")
         (
             PAUSED,
             waiting(2, minutes=200),
-            "Supplier rt:redtea has been paused since 06:46: 2 items wait, the oldest for 3 h",
+            "Supplier rt:redtea has been paused since 06:46: 2 items wait, the oldest for 3 h 20 min",
         ),
         (
             REFUSED,
@@ -234,14 +234,6 @@ def test_the_most_harm_stands_first():
 def test_what_does_equal_harm_stands_by_its_words():
     rows = [Incident("STOCK", "", "fault", text, harm=1.0) for text in "ba"]
     assert [one.text for one in by_harm(rows)] == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (1_500, "25 min"), (7_200, "2 h"), (172_800, "2 days")],
-)
-def test_an_age_in_words(seconds: int, text: str):
-    assert age_text(timedelta(seconds=seconds)) == text
 
 
 def of_dealer(**changed: Any) -> Dealer:

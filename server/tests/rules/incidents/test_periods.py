@@ -17,7 +17,7 @@ def day(number: int, hour: int = 0) -> datetime:
     ("name", "first", "last", "hours", "compared", "bucket"),
     [
         ("24h", None, None, (day(19, 18), day(20, 18)), (day(18, 18), day(19, 17)), 1),
-        ("7d", None, None, (day(14), day(20, 18)), (day(7), day(14)), 6),
+        ("7d", None, None, (day(14), day(20, 18)), (day(7), day(14)), 24),
         ("30d", None, None, (datetime(2026, 10, 22, tzinfo=UTC), day(20, 18)), None, 24),
         ("custom", None, None, (day(20), day(20, 18)), (day(19), day(19, 17)), 1),
         ("custom", day(2), day(3), (day(2), day(4)), (datetime(2026, 10, 31, tzinfo=UTC), day(2)), 1),
@@ -51,8 +51,8 @@ def test_a_period_is_not_longer_than_pages_can_show():
 def test_hours_are_grouped_as_the_chart_shows_them():
     of = period("7d", None, None, NOW)
     sums = grouped(range(of.hours), of, lambda hour: hour)
-    assert len(sums) == len(starts(of)) == 27
-    assert sums[0] == 0 + 1 + 2 + 3 + 4 + 5 and sum(sums) == sum(range(of.hours))
+    assert len(sums) == len(starts(of)) == 7
+    assert sums[0] == sum(range(24)) and sum(sums) == sum(range(of.hours))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.access import scopes
 from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.incidents.dealer import FEW_DAYS
 from dealer_server.rules.money import money
 from dealer_server.rules.notices import low_balance
 from dealer_server.rules.orders import identity
@@ -38,6 +39,7 @@ from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console import orders, user
 from dealer_server.store.console.dealers import Dealer, DealerRow, Price, Status
+from dealer_server.store.console.incidents import buying
 from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.orders.listing import Window
@@ -85,7 +87,7 @@ async def dealers(context: RequestContext) -> Html:
     start, order = params.number(context.query, "before") or 0, params.order(context, DEALERS, COLUMNS, COLUMNS[0])
     async with context.parts.database.connection() as connection:
         rows = await _listed(connection, context, start, PAGE_SIZE + 1)
-        counts = await console_dealers.counts(connection, text)
+        counts = await console_dealers.counts(connection, text, await _short(connection, context))
         everybody = await console_dealers.count_dealers(connection, text)
         total = counts[status] if status is not None else everybody
         listed = await figures.of_rows(connection, rows[:PAGE_SIZE], context.now)
@@ -118,7 +120,13 @@ async def _listed(connection: Connection, context: RequestContext, start: int, l
         descending=order.descending,
         status=params.one_of(context.query, "status", STATUSES),
         turnover=await _turnover(connection, context.now),
+        short=await _short(connection, context),
     )
+
+
+async def _short(connection: Connection, context: RequestContext) -> list[int]:
+    """Dealers whose balance lasts only for some days."""
+    return [one.tenant_id for one in await buying.short_balances(connection, day_of(context.now))]
 
 
 async def _turnover(connection: Connection, now: datetime) -> dict[int, int]:
@@ -235,7 +243,7 @@ def _sales_fields(sales: Sales, dealer: Dealer) -> dict[str, Any]:
     return {
         "sales": sales,
         "sold": sales.total,
-        "short_days": figures.SHORT_DAYS,
+        "short_days": FEW_DAYS,
         "starts": [start_of(day) for day in sales.recent.days],
         "revenues": reports.amounts(sales.recent.sums, "revenue", dealer.currency),
         "before": reports.chart_before(sales.recent.before, dealer.currency),

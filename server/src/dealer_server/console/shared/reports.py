@@ -210,7 +210,7 @@ def changes(now: Sequence[Sums], before: Sequence[Sums]) -> dict[str, str]:
     mine, theirs = rules.total(now), rules.total(before)
     return {
         name: change_text(getattr(mine, name), getattr(theirs, name)) if getattr(theirs, name) > 0 else ""
-        for name in ("revenue", "refunds", "cost", "margin", "net")
+        for name in ("sold", "revenue", "refunds", "cost", "margin", "net")
     }
 
 

@@ -21,15 +21,23 @@
     if (dayOf(at) === dayOf(now)) return clock(at);
     return at.getUTCFullYear() === now.getUTCFullYear() ? `${daily(at)}, ${clock(at)}` : dayOf(at);
   };
+  // As rules/dates.py has it: in its two largest units.
+  const lasted = (seconds) => {
+    if (seconds < 60) return "under 1 min";
+    const parts = [[seconds / 86400, "d"], [seconds / 3600 % 24, "h"], [seconds / 60 % 60, "min"]].map(([count, unit]) => [Math.floor(count), unit]);
+    const first = parts.findIndex(([count]) => count);
+    return parts.slice(first, first + 2).filter(([count]) => count).map((part) => part.join(" ")).join(" ");
+  };
   const relative = (at, lasting = false) => {
     const seconds = (Date.now() - at) / 1000, size = Math.abs(seconds);
-    if (seconds >= 3570 && !lasting) return dated(at);
-    if (size < 45) return lasting ? "for under 1 min" : "just now";
+    if (lasting) return `for ${lasted(size)}`;
+    if (seconds >= 3570) return dated(at);
+    if (size < 45) return "just now";
     for (const [unit, most, name] of STEPS) {
       const count = Math.max(1, Math.round(size / unit));
-      if (count < most) return lasting ? `for ${count} ${name}` : seconds < 0 ? `in ${count} ${name}` : `${count} ${name} ago`;
+      if (count < most) return seconds < 0 ? `in ${count} ${name}` : `${count} ${name} ago`;
     }
-    return (lasting ? "since " : "") + dayOf(at);
+    return dayOf(at);
   };
   const tellTimes = () => {
     for (const time of all("time[datetime]")) {

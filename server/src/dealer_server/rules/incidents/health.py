@@ -12,6 +12,11 @@ def is_degraded(good: int, asked: int) -> bool:
     return 100 * good < HEALTHY_PERCENT * asked
 
 
+def share_text(good: int, asked: int) -> str:
+    """Rounded down, so that 100 % is all of it: 85.7 %."""
+    return f"{1000 * good // asked / 10:.1f} %"
+
+
 def supplier_word(up: bool | None, good: int, asked: int) -> str:
     """UP, DEGRADED, DOWN; NOT ASKED where no worker has asked it yet."""
     if up is None:

@@ -5,7 +5,7 @@ as WEIGHTS says. Sums of money are told and not counted: currencies cannot be ad
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 Kind = Literal[
@@ -39,6 +39,7 @@ WEIGHTS: Mapping[Kind, float] = {
     "VOIDS": 0.02,  # each refund and minute: the supplier is waited for
     "TOPUPS": 0.05,  # each top-up and minute: money that its dealer has sent
     "STOCK": 10.0,  # each package that is sold out
+    "BALANCE": 10.0,  # each day by which a balance lasts less than a week: orders are refused after it
 }
 LOW = 1.0
 """Each package that is low on stock, by the share that is missing."""
@@ -75,18 +76,6 @@ def harm(kind: Kind, count: int, since: datetime | None, now: datetime) -> float
 def minutes(since: datetime | None, now: datetime) -> float:
     """1 at least."""
     return 1.0 if since is None else max(1.0, (now - since).total_seconds() / 60)
-
-
-def age_text(age: timedelta) -> str:
-    """25 min, 3 h, 2 days."""
-    seconds = max(0, int(age.total_seconds()))
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 2 * 3600:
-        return f"{seconds // 60} min"
-    if seconds < 48 * 3600:
-        return f"{seconds // 3600} h"
-    return f"{seconds // 86400} days"
 
 
 def many(count: int, word: str, most: int | None = None) -> str:

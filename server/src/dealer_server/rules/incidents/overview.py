@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from dealer_server.rules.incidents import receiver, supplier
+from dealer_server.rules.incidents.dealer import FEW_DAYS
 from dealer_server.rules.incidents.incident import LOW, WEIGHTS, Incident, Kind, by_harm, harm, many, minutes
 from dealer_server.rules.incidents.receiver import Receiver
 from dealer_server.rules.incidents.supplier import Supplier, Waiting
@@ -35,6 +36,16 @@ class LowStock(NamedTuple):
     free: int
 
 
+class Balance(NamedTuple):
+    """Of a dealer whose balance lasts for no more than FEW_DAYS."""
+
+    tenant_id: int
+    name: str
+    available: int
+    currency: str
+    days: int
+
+
 class Findings(NamedTuple):
     """`worker_seen_at`: None where none ever was. `stock_low`: stock below this is low. `queue_hours`: what waits for
     longer is an incident; 0: nothing is. `more_receivers`: how many fail beside these."""
@@ -47,6 +58,7 @@ class Findings(NamedTuple):
     stock: Sequence[LowStock]
     stock_low: int
     queue_hours: float
+    balances: Sequence[Balance] = ()
 
 
 def incidents(found: Findings, now: datetime) -> list[Incident]:
@@ -58,6 +70,7 @@ def incidents(found: Findings, now: datetime) -> list[Incident]:
         *[receiver.incident(one, now) for one in found.receivers],
         _more_receivers(found.more_receivers),
         *_stock(found.stock, found.stock_low),
+        *[_balance(one) for one in found.balances],
     ]
     worst_first = by_harm(incident for incident in told if incident is not None)
     return sorted(worst_first, key=lambda incident: incident.level != "fault")
@@ -108,6 +121,13 @@ def _queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
         detail = f"{detail} may be lost"
     hurt = harm(kind, queued.total, queued.oldest_at, now)
     return Incident(kind, queued.subject, "fault" if late else "waiting", text, queued.oldest_at, detail, hurt)
+
+
+def _balance(of: Balance) -> Incident:
+    left, hurt = money.shown(of.available, of.currency), WEIGHTS["BALANCE"] * (FEW_DAYS + 1 - of.days)
+    lasts = f"about {many(of.days, 'day')}" if of.days else "less than a day"
+    text = f"The balance of {of.name} lasts {lasts}"
+    return Incident("BALANCE", str(of.tenant_id), "waiting", text, None, f"{left} at the pace of 7 days", hurt)
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:

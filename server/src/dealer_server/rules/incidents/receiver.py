@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from dealer_server.rules.incidents.health import is_degraded
-from dealer_server.rules.incidents.incident import Incident, harm, many
+from dealer_server.rules.incidents.health import is_degraded, share_text
+from dealer_server.rules.incidents.incident import WEIGHTS, Incident, harm, many
 from esim_dealer.wire.vocabulary import EndpointState
 
 Health = Literal["Failing", "Paused", "Degraded", "Healthy", "Not tried", "Not set"]
@@ -17,7 +17,8 @@ TOLD_FROM = 3
 
 class Receiver(NamedTuple):
     """`failures`: attempts in a row. `unheard`: webhooks that the dealer has not accepted since its last success,
-    COUNTED at most, the oldest of them written at `unheard_since`."""
+    COUNTED at most, the oldest of them written at `unheard_since`. `accepted`: of its `attempts` of the last 24 hours,
+    where they were counted."""
 
     tenant_id: int
     dealer: str
@@ -27,6 +28,8 @@ class Receiver(NamedTuple):
     unheard: int = 0
     unheard_since: datetime | None = None
     next_at: datetime | None = None
+    accepted: int = 0
+    attempts: int = 0
 
 
 def health(
@@ -61,5 +64,10 @@ def incident(receiver: Receiver, now: datetime, *, own: bool = False) -> Inciden
             detail = f"{told}, {row}" if told else row
             text = f"{whose} has been failing"
             return Incident("RECEIVER", subject, "fault", text, since, detail, hurt, next_at=receiver.next_at)
+        case _ if is_degraded(receiver.accepted, receiver.attempts):
+            share = share_text(receiver.accepted, receiver.attempts)
+            detail = f"{share} of {many(receiver.attempts, 'attempt')} accepted in the last 24 hours"
+            hurt = WEIGHTS["RECEIVER"] * (receiver.attempts - receiver.accepted)
+            return Incident("RECEIVER", subject, "waiting", f"{whose} is degraded", None, detail, hurt)
         case _:
             return None

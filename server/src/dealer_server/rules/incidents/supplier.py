@@ -3,7 +3,10 @@
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from dealer_server.rules.incidents.incident import IDLE, WEIGHTS, Incident, age_text, harm, many, minutes
+from dealer_server.rules import dates
+from dealer_server.rules.incidents.health import is_degraded
+from dealer_server.rules.incidents.incident import IDLE, WEIGHTS, Incident, harm, many, minutes
+from dealer_server.rules.money import percent
 
 COUNTED = 10_000
 LONG = timedelta(minutes=10)
@@ -27,7 +30,8 @@ NOTHING = Waiting(0, 0, 0, None)
 
 class Supplier(NamedTuple):
     """`up`: None where no worker has asked it yet; `since`: since when it has been up or down. `changed_at`: since when
-    it has been paused. `paused_reason`: why a worker paused it; "" where an operator did."""
+    it has been paused. `paused_reason`: why a worker paused it; "" where an operator did. `answered`: of the calls of
+    the last 24 hours, of which so many were `asked`."""
 
     code: str
     paused: bool
@@ -36,6 +40,8 @@ class Supplier(NamedTuple):
     up: bool | None
     since: datetime | None
     packages: int
+    answered: int = 0
+    asked: int = 0
 
 
 def incident(supplier: Supplier, waiting: Waiting, now: datetime) -> Incident | None:
@@ -55,17 +61,27 @@ def incident(supplier: Supplier, waiting: Waiting, now: datetime) -> Incident | 
         hurt = harm("SUPPLIER", waiting.orders, waiting.oldest_at, now)
         return Incident("SUPPLIER", code, "waiting", text, waiting.oldest_at, _tries(waiting), hurt)
     else:
-        return None
+        return _degraded(supplier)
     hurt = harm("SUPPLIER", waiting.orders, waiting.oldest_at, now) if waiting.orders else 0.0
     hurt += supplier.packages * (WEIGHTS["STOCK"] + IDLE * minutes(since, now))  # none of them can be sold there
     tries = _tries(waiting) if waiting.lines else ""
     return Incident("SUPPLIER", code, "fault", text, since, "; ".join(filter(None, (waits, tries))), hurt)
 
 
+def _degraded(supplier: Supplier) -> Incident | None:
+    """Each call that failed made an order wait for a minute, or for the next supplier."""
+    if not supplier.up or not is_degraded(supplier.answered, supplier.asked):
+        return None
+    share = percent.tenths(supplier.answered, supplier.asked)
+    detail = f"{share} of {many(supplier.asked, 'call')} succeeded in the last 24 hours"
+    hurt = WEIGHTS["SUPPLIER"] * (supplier.asked - supplier.answered)
+    return Incident("SUPPLIER", supplier.code, "waiting", f"Supplier {supplier.code} is degraded", None, detail, hurt)
+
+
 def _waits(waiting: Waiting, now: datetime) -> str:
     if not waiting.lines or waiting.oldest_at is None:
         return "nothing waits for it"
-    items, age = many(waiting.lines, "item", COUNTED), age_text(now - waiting.oldest_at)
+    items, age = many(waiting.lines, "item", COUNTED), dates.lasted(waiting.oldest_at, now)
     return f"1 item waits, for {age}" if waiting.lines == 1 else f"{items} wait, the oldest for {age}"
 
 

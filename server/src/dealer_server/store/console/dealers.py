@@ -15,8 +15,8 @@ Status = Literal["ACTIVE", "DISABLED", "LOW"]
 
 
 class DealerRow(NamedTuple):
-    """A dealer in a list; amounts in ten-thousandths. `low`: its balance is below what it is told of. `turnover`: of
-    the days that were asked for. `last_order_id`: 0 before its first order."""
+    """A dealer in a list; amounts in ten-thousandths. `low`: its balance is below what it is told of, or lasts
+    only for some days. `turnover`: of the days that were asked for. `last_order_id`: 0 before its first order."""
 
     tenant_id: int
     name: str
@@ -97,7 +97,10 @@ ORDERS = {
     "orders": "w.order_count",
 }
 """What the list can be ordered by: a row for each dealer is read."""
-_LOW = "(w.balance + w.credit_limit < w.low_balance_threshold OR coalesce(l.told, 0) > 0)"
+_LOW = (
+    "(w.balance + w.credit_limit < w.low_balance_threshold OR coalesce(l.told, 0) > 0"
+    " OR t.tenant_id = ANY({short}::bigint[]))"
+)
 _STATUS: Mapping[Status, str] = {
     "ACTIVE": "t.status = 'ACTIVE' AND NOT w.frozen",
     "DISABLED": "(t.status <> 'ACTIVE' OR w.frozen)",
@@ -130,20 +133,21 @@ async def list_dealers(
     descending: bool = False,
     status: Status | None = None,
     turnover: Mapping[int, int] | None = None,
+    short: Sequence[int] = (),
 ) -> list[DealerRow]:
     """From row `start` on, in one of ORDERS; `text` is a part of the name, or of an AppKey its beginning. `turnover`:
-    of dealers by tenant."""
+    of dealers by tenant. `short`: dealers whose balance lasts only for some days."""
     sql = _DEALERS.format(
-        low=_LOW,
+        low=_LOW.format(short="$6"),
         all=_ALL,
         order=ORDERS[order],
         matching=_MATCHING,
-        status=_STATUS[status] if status else "true",
+        status=_STATUS[status].format(short="$6") if status else "true",
         rows=rows_of("wallet", "f", "tenant_id"),
         direction="DESC" if descending else "ASC",
     )
     known = turnover or {}
-    rows = await connection.fetch(sql, text, start, limit, list(known), list(known.values()))
+    rows = await connection.fetch(sql, text, start, limit, list(known), list(known.values()), list(short))
     return [DealerRow(**{name: row[name] for name in DealerRow._fields}) for row in rows]
 
 
@@ -151,10 +155,13 @@ async def count_dealers(connection: Connection, text: str | None) -> int:
     return await connection.fetchval(f"SELECT count(*) FROM tenant t WHERE {_MATCHING}", text) or 0
 
 
-async def counts(connection: Connection, text: str | None) -> dict[Status, int]:
-    """How many match, by what the list may be filtered by."""
-    sums = ", ".join(f"count(*) FILTER (WHERE {condition}) AS {name.lower()}" for name, condition in _STATUS.items())
-    row = await connection.fetchrow(f"SELECT {sums} FROM {_ALL} WHERE {_MATCHING}", text)
+async def counts(connection: Connection, text: str | None, short: Sequence[int] = ()) -> dict[Status, int]:
+    """How many match, by what the list may be filtered by. `short`: as above."""
+    sums = ", ".join(
+        f"count(*) FILTER (WHERE {condition.format(short='$2')}) AS {name.lower()}"
+        for name, condition in _STATUS.items()
+    )
+    row = await connection.fetchrow(f"SELECT {sums} FROM {_ALL} WHERE {_MATCHING}", text, list(short))
     return {name: row[name.lower()] for name in _STATUS} if row else {}
 
 

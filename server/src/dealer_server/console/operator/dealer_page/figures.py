@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from dealer_server.console.shared import reports
 from dealer_server.db.connection import Connection
+from dealer_server.rules.incidents.dealer import FEW_DAYS
 from dealer_server.rules.incidents.receiver import Health, health
-from dealer_server.rules.period import change_text, period
+from dealer_server.rules.period import period
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
 from dealer_server.rules.reports.recent import Recent, days_left
@@ -18,8 +19,8 @@ from dealer_server.store.reports import report
 from dealer_server.store.webhooks import answers
 from dealer_server.store.webhooks.answers import Answered
 
-SHORT_DAYS, LONG_DAYS = 7, 60
-"""A balance that lasts no longer needs attention; one that lasts longer is not told of."""
+LONG_DAYS = 60
+"""A balance that lasts longer is not told of."""
 
 
 class ExportedDealer(NamedTuple):
@@ -39,7 +40,7 @@ class ListedDealer(NamedTuple):
     @property
     def short(self) -> bool:
         """Whether its balance is spent soon."""
-        return self.days_left is not None and self.days_left <= SHORT_DAYS
+        return self.days_left is not None and self.days_left <= FEW_DAYS
 
 
 class Sales(NamedTuple):
@@ -90,8 +91,7 @@ async def sales(connection: Connection, dealer: Dealer, now: datetime) -> Sales:
     days = await report.by_day(connection, report.Filter(recent.compared(today), dealer.tenant_id))
     found = recent.recent(days, dealer.currency, today)
     total = found.total
-    changes = dict(reports.changes(found.sums[:-1], found.before[1:]))
-    changes["sold"] = change_text(sum(one.sold for one in found.sums[:-1]), sum(one.sold for one in found.before[1:]))
+    changes = reports.changes(found.sums[:-1], found.before[1:])
     refunded = f"{100 * total.refunds / total.revenue:.1f} % of revenue" if total.revenue else ""
     return Sales(found, total, changes, refunded, _told(days_left(dealer.available, found)))
 

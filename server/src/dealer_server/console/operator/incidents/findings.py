@@ -1,5 +1,8 @@
 """What is wrong, as it is found in the database: on the whole platform, with one dealer, with one supplier."""
 
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
 from dealer_server.console.operator.incidents import impacts
 from dealer_server.console.operator.incidents.links import links
 from dealer_server.console.shared import incidents as shown
@@ -14,13 +17,19 @@ from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents import supplier as supplier_rules
 from dealer_server.rules.incidents.incident import Incident
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier
+from dealer_server.rules.period import DAY, period
+from dealer_server.rules.reports.period import day_of
+from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.dealers import Dealer
 from dealer_server.store.console.incidents import buying, findings, receivers, waiting
+from dealer_server.store.console.supplier_work import CallCounts
 from dealer_server.store.console.suppliers import SupplierRow
 
 RECEIVERS = 10
 """Of so many receivers the webhooks that were not heard are counted; the others are told of as a number."""
+BALANCES, SUPPLIERS = 5, 20
+"""Of so many the balances that last short are told, and the calls are counted."""
 
 
 async def incidents(connection: Connection, context: RequestContext) -> list[IncidentRow]:
@@ -29,22 +38,25 @@ async def incidents(connection: Connection, context: RequestContext) -> list[Inc
     lines = await waiting.by_supplier(connection)
     suppliers = await console_suppliers.list_suppliers(connection)
     failing = await receivers.failing(connection, RECEIVERS)
+    counts = await _calls(connection, [row.code for row in suppliers], context.now)
     found = rules.Findings(
         worker_seen_at=await findings.worker_seen_at(connection),
-        suppliers=[(_supplier(row), lines.get(row.code, NOTHING)) for row in suppliers],
+        suppliers=[(_supplier(row, counts.get(row.code)), lines.get(row.code, NOTHING)) for row in suppliers],
         queues=await findings.queued(connection, failed=not settings.refund_failed),
-        receivers=failing,
+        receivers=[*failing, *await receivers.degraded(connection, _last_day(context.now), RECEIVERS)],
         more_receivers=await receivers.count_failing(connection) - RECEIVERS if len(failing) == RECEIVERS else 0,
         stock=await findings.low_stock(connection, settings.stock_low),
         stock_low=settings.stock_low,
         queue_hours=settings.queue_hours,
+        balances=(await buying.short_balances(connection, day_of(context.now)))[:BALANCES],
     )
     return await _with_impact(connection, context, _shown(rules.incidents(found, context.now), context))
 
 
 async def of_supplier(connection: Connection, context: RequestContext, row: SupplierRow) -> list[IncidentRow]:
     lines = await waiting.by_supplier(connection, row.code)
-    found = supplier_rules.incident(_supplier(row), lines.get(row.code, NOTHING), context.now)
+    counts = await _calls(connection, [row.code], context.now)
+    found = supplier_rules.incident(_supplier(row, counts[row.code]), lines.get(row.code, NOTHING), context.now)
     shown_here = await _with_impact(connection, context, _shown([] if found is None else [found], context))
     return [row._replace(links=[link for link in row.links if link.label != "Supplier"]) for row in shown_here]
 
@@ -85,7 +97,16 @@ async def _with_impact(connection: Connection, context: RequestContext, rows: li
     return [impacts.with_impact(row, found, context) for row in rows]
 
 
-def _supplier(row: SupplierRow) -> Supplier:
+async def _calls(connection: Connection, codes: Sequence[str], now: datetime) -> Mapping[str, CallCounts]:
+    """Of the last 24 hours, of the first SUPPLIERS of them: as on their pages."""
+    return await supplier_work.call_counts_of(connection, codes[:SUPPLIERS], now - DAY, now)
+
+
+def _last_day(now: datetime) -> datetime:
+    return period("24h", None, None, now).start
+
+
+def _supplier(row: SupplierRow, counts: CallCounts | None) -> Supplier:
     return Supplier(
         code=row.code,
         paused=row.status == "PAUSED",
@@ -94,4 +115,6 @@ def _supplier(row: SupplierRow) -> Supplier:
         up=row.up,
         since=row.since,
         packages=row.packages,
+        answered=counts.total - counts.failed if counts else 0,
+        asked=counts.total if counts else 0,
     )

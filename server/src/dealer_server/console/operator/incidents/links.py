@@ -16,7 +16,8 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
         case "WORKER":
             return [Link("View open orders", "/console/orders?status=FULFILLING")]
         case "SUPPLIER":
-            lines = [Link("View items", waiting)] if incident.harm else []  # without harm nothing waits
+            waits = incident.harm and (incident.level == "fault" or incident.since)  # else nothing does
+            lines = [Link("View items", waiting)] if waits else []
             return [*lines, Link("Supplier", f"/console/suppliers/{subject}")]
         case "UNCONFIRMED":
             label = "Settle" if may.terms else "View purchases"
@@ -26,6 +27,8 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
         case "RECEIVER" if not subject:
             return [Link("Endpoint health", "/console/webhooks/endpoints")]
         case "RECEIVER":
+            if incident.level != "fault":
+                return [Link("Endpoint", f"/console/webhooks/endpoints/{subject}"), Link("Dealer", dealer)]
             failed = Link("Failed deliveries", f"/console/webhooks?dealer={subject}&status=FAILED")
             return [
                 failed,
@@ -47,6 +50,6 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
                 Link("Terms", f"{dealer}#field-{'status' if incident.kind == 'SUSPENDED' else 'frozen'}")
             ] * may.terms
         case "BALANCE":
-            return [Link("Top-ups", "/console/topups"), Link("Statement", f"{dealer}/statement")]
+            return [Link("Dealer", dealer), Link("Statement", f"{dealer}/statement")]
         case "CREDENTIALS" | "CALLS" | "SECRET" | "PLANS":
             return []

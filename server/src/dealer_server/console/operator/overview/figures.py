@@ -51,8 +51,13 @@ class Chart(NamedTuple):
 
 
 def bucket_text(of: Period) -> str:
-    """How long what a chart shows as one is: hour, 6 hours, day."""
-    return {1: "hour", 24: "day"}.get(of.bucket // timedelta(hours=1), "6 hours")
+    """How long what a chart shows as one is."""
+    return "hour" if by_hours(of) else "day"
+
+
+def by_hours(of: Period) -> bool:
+    """Whether charts show hours; else they show days, as reports have them."""
+    return of.bucket == HOUR
 
 
 def span(of: Period) -> Mapping[str, str]:
@@ -64,11 +69,16 @@ def span(of: Period) -> Mapping[str, str]:
 
 
 def figures(counted: Counted, of: Period) -> list[Figure]:
-    """Those that no chart shows."""
-    return [_webhooks(counted, of), _latency(counted, of)]
+    """Those that no chart shows. What is not counted yet is said."""
+    found = [_webhooks(counted, of), _latency(counted, of)]
+    if not counted.missing:
+        return found
+    so_far = f"so far, {of.hours - counted.missing:,} of {of.hours:,} hours are counted"
+    return [one._replace(note=so_far, numbers=(), degraded=False) for one in found]
 
 
 def charts(counted: Counted, of: Period) -> list[Chart]:
+    """Hour by hour."""
     every, currency = starts(of), main_currency(counted.hours)
     per = bucket_text(of)
 

@@ -33,24 +33,31 @@ async def overview(context: RequestContext) -> Html:
         latest = await console_orders.list_orders(connection, OrderFilter(), None, LATEST)
         in_review = await find_orders.in_review(connection, latest.rows)
         times = await sales.delivery_times(connection, of)
-        profit = await sales.profit(connection, of, figures.main_currency(hours.hours), day_of(context.now))
+        sold = await sales.sold(connection, of, day_of(context.now))
         top = await sales.top(connection, of)
         open_purchases = await console_suppliers.open_purchases(connection)
         suppliers = await console_suppliers.list_suppliers(connection)
         health = words_of(suppliers, await call_counts(connection, suppliers, context.now))
+    by_hours, compared = figures.by_hours(of), hours.previous is not None and not hours.missing
+    if not by_hours:
+        compared = any(one.sold for one in sold.before)
     return Html(
         incidents=incidents,
         period=of,
         last_day=f"{of.end - timedelta(seconds=1):%Y-%m-%d}",
         ranges=[(name, RANGE_TEXTS[name], params.address(OVERVIEW, {"range": name})) for name in RANGES[:-1]],
-        compared=figures.compared_text(of) if hours.previous is not None and not hours.missing else "",
+        compared=figures.compared_text(of) if compared else "",
         compared_hours=figures.compares_hours(of),
         counting=hours.missing,
         counted=of.hours - hours.missing,
-        tiles=[profit, *([] if hours.missing else figures.figures(hours, of)), times],
-        charts=[] if hours.missing else figures.charts(hours, of),
+        by_hours=by_hours,
+        tiles=[sales.margin(sold, of), *figures.figures(hours, of), times],
+        charts=figures.charts(hours, of) if by_hours else sales.charts(sold),
         top=top,
+        top_text=sales.days_text(of) or (f"{RANGE_TEXTS[of.name]}" if of.name != "custom" else ""),
+        top_report=params.address("/console/reports", {"from": sold.days.first, "to": sold.days.last, "by": "dealer"}),
         health=health,
+        healthy=sum(row.status != "PAUSED" and health[row.code] == "UP" for row in suppliers),
         latest=latest.rows,
         in_review=in_review,
         suppliers=suppliers,

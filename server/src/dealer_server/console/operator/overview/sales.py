@@ -1,18 +1,18 @@
 """What was left of the sales of some days, which dealers and packages made them, and how fast eSIMs came?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from statistics import median
 from typing import NamedTuple
 
-from dealer_server.console.operator.overview.figures import Figure, span
+from dealer_server.console.operator.overview.figures import Chart, Figure, span
 from dealer_server.console.operator.timeline import duration_text
 from dealer_server.console.shared import reports
 from dealer_server.console.shared.params import address
 from dealer_server.console.shared.rendering import many
 from dealer_server.db.connection import Connection
 from dealer_server.rules.money import money
-from dealer_server.rules.period import Period, change_text
+from dealer_server.rules.period import Period
 from dealer_server.rules.reports import period as days
 from dealer_server.rules.reports import sums as rules
 from dealer_server.rules.reports.sums import Sums
@@ -22,30 +22,53 @@ from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.reports import report
 from dealer_server.store.reports.report import Filter, Row
 
-WEEK = timedelta(days=6)
 TOP = 5
 SAMPLE = 200
 POINTS = 12
 """Of the small line of how long deliveries took."""
+FEW = 3
+"""Days, of which fewer make no line."""
 
 
 class Top(NamedTuple):
-    """`text`: of which days. `names`: of dealers, by number."""
+    """`names`: of dealers, by number."""
 
-    text: str
     dealers: Sequence[Row]
     packages: Sequence[Row]
     names: dict[int, str]
 
 
+class Sold(NamedTuple):
+    """What was sold on the days of a period, day by day, in the currency with the most, and on as many before.
+    `others`: what was sold in other currencies. `open`: the last day is not over yet."""
+
+    days: days.Period
+    currency: str
+    now: Sequence[Sums]
+    before: Sequence[Sums]
+    others: Mapping[str, Sums]
+    open: bool
+
+    @property
+    def href(self) -> str:
+        return address("/console/reports", {"from": self.days.first, "to": self.days.last})
+
+    @property
+    def changes(self) -> Mapping[str, str]:
+        """Of the days that are over, by property of Sums."""
+        return reports.changes(*((self.now[:-1], self.before[1:]) if self.open else (self.now, self.before)))
+
+
 def reported(of: Period) -> days.Period:
-    """The days of a period, as reports have them; the last 7 of the last 24 hours, which are no whole days."""
-    last = (of.end - timedelta(seconds=1)).date()
-    return days.Period(last - WEEK, last) if of.name == "24h" else days.Period(of.start.date(), last)
+    """The days of a period, as reports have them: those that it has a part of."""
+    return days.Period(of.start.date(), (of.end - timedelta(seconds=1)).date())
 
 
-def _days_text(of: days.Period) -> str:
-    return many(len(of.days), "day")
+def days_text(of: Period) -> str:
+    """Of which days sales are told, where it is not those that are chosen; "" where it is."""
+    if of.name != "24h":
+        return ""
+    return "yesterday and today" if len(reported(of).days) > 1 else "today"
 
 
 async def top(connection: Connection, of: Period) -> Top:
@@ -54,35 +77,87 @@ async def top(connection: Connection, of: Period) -> Top:
     dealers = await report.grouped(connection, wanted, ("dealer",), TOP)
     packages = await report.grouped(connection, wanted, ("package",), TOP)
     names, _ = await report.names(connection, [row.keys["dealer"] for row in dealers], [])
-    return Top(_days_text(wanted.period), dealers, packages, names)
+    return Top(dealers, packages, names)
 
 
-async def profit(connection: Connection, of: Period, currency: str, today: date) -> Figure:
-    """Revenue less refunds and known costs, in one currency; its change is that of the days that are over."""
+async def sold(connection: Connection, of: Period, today: date) -> Sold:
     wanted = reported(of)
-    both = days.Period(wanted.before.first, wanted.last)
-    every = rules.series(await report.by_day(connection, Filter(both)), currency, both.days)
-    before, now = every[: -len(wanted.days)], every[-len(wanted.days) :]
-    is_open = wanted.last == today
-    over, compared = (now[:-1], before[1:]) if is_open else (now, before)
-    total, was = rules.total(now), rules.total(compared).margin
+    every = await report.by_day(connection, Filter(days.Period(wanted.before.first, wanted.last)))
+    totals = rules.totals(one for one in every if one.day >= wanted.first)
+    currency = next(iter(totals), "USD")
+    return Sold(
+        wanted,
+        currency,
+        rules.series(every, currency, wanted.days),
+        rules.series(every, currency, wanted.before.days),
+        {code: sums for code, sums in totals.items() if code != currency},
+        wanted.last == today,
+    )
+
+
+def charts(found: Sold) -> list[Chart]:
+    """Day by day, as reports have them."""
+    return [
+        _chart(found, "sold-chart", "eSIMs and recharges per day", _esims(found), "", [float(one.sold) for one in found.now],
+               [float(one.sold) for one in found.before]),
+        _chart(found, "turnover-chart", f"Revenue per day, {found.currency}", _revenue(found), found.currency,
+               reports.amounts(found.now, "revenue", found.currency),
+               reports.amounts(found.before, "revenue", found.currency)),
+    ]  # fmt: skip
+
+
+def _chart(
+    found: Sold, key: str, title: str, figure: Figure, unit: str, values: list[float], before: list[float]
+) -> Chart:
+    was = [*before[: len(before) - found.open], *[None] * found.open] if any(before) else []
+    return Chart(key, title, figure, [days.start_of(day) for day in found.days.days], values, was, unit, found.open)
+
+
+def _esims(found: Sold) -> Figure:
+    total, was = rules.total(found.now).sold, rules.total(found.before).sold
     return Figure(
-        title=f"Profit, {_days_text(wanted)}",
-        value=money.text(total.margin, currency),
-        currency=currency,
-        href=address("/console/reports", {"from": wanted.first, "to": wanted.last}),
-        change=change_text(rules.total(over).margin, was) if was > 0 else "",
+        title="Sold",
+        value=f"{total:,}",
+        href=found.href,
+        change=found.changes["sold"],
+        note=f"{was:,} in the {many(len(found.before), 'day')} before" if was else "",
+    )
+
+
+def _revenue(found: Sold) -> Figure:
+    total, was = rules.total(found.now).revenue, rules.total(found.before).revenue
+    others = [money.shown(sums.revenue, code) for code, sums in found.others.items()]
+    before = f"{money.grouped(money.text(was, found.currency))} in the {many(len(found.before), 'day')} before"
+    return Figure(
+        title="Revenue",
+        value=money.text(total, found.currency),
+        currency=found.currency,
+        href=found.href,
+        change=found.changes["revenue"],
+        note=f"and {', '.join(others)}" if others else before if was else "",
+    )
+
+
+def margin(found: Sold, of: Period) -> Figure:
+    """Revenue less refunds and known costs."""
+    total, text = rules.total(found.now), days_text(of)
+    return Figure(
+        title=f"Margin, {text}" if text else "Margin",
+        value=money.text(total.margin, found.currency),
+        currency=found.currency,
+        href=found.href,
+        change=found.changes["margin"],
         note=_share(total),
-        numbers=reports.amounts(now, "margin", currency) if any(one.sold for one in now) else [],
-        label="profit per day",
-        open=is_open,
+        numbers=reports.amounts(found.now, "margin", found.currency) if total.sold and len(found.now) >= FEW else [],
+        label="margin per day",
+        open=found.open,
     )
 
 
 def _share(total: Sums) -> str:
     if not total.sold:
         return ""
-    return f"{total.margin_percent} of revenue" if total.complete else "Not all costs are known"
+    return f"{total.margin_percent} of net revenue" if total.complete else "Not all costs are known"
 
 
 async def delivery_times(connection: Connection, of: Period) -> Figure:

@@ -1,13 +1,19 @@
 """What does a dealer need in order to buy?"""
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
-from dealer_server.rules.incidents.dealer import FAILED_COUNTED
+from dealer_server.rules.incidents.dealer import FAILED_COUNTED, FEW_DAYS
+from dealer_server.rules.incidents.overview import Balance
+from dealer_server.rules.reports import recent
+from dealer_server.store.reports import report
 
 ORDERS = 50
 """Of how many of the latest orders the cheapest is taken."""
+
+DEALERS = 100_000
+"""Those that bought most of late are looked at."""
 
 
 class Means(NamedTuple):
@@ -62,6 +68,24 @@ async def returned_orders(connection: Connection, tenant_id: int, first: int) ->
         first,
     )
     return min(count or 0, FAILED_COUNTED)
+
+
+async def short_balances(connection: Connection, today: date) -> list[Balance]:
+    """Of dealers that may buy, those whose balance lasts for no more than FEW_DAYS, the shortest first."""
+    rows = await report.grouped(connection, report.Filter(recent.pace(today)), ["dealer"], DEALERS)
+    spent = {(row.keys["dealer"], row.currency): row.sums.net for row in rows}
+    wallets = await connection.fetch(
+        "SELECT tenant_id, t.name, w.currency, w.balance + w.credit_limit AS available"
+        " FROM tenant t JOIN wallet w USING (tenant_id)"
+        " WHERE t.tenant_id = ANY($1::bigint[]) AND t.status = 'ACTIVE' AND NOT w.frozen",
+        list({dealer for dealer, _ in spent}),
+    )
+    found = list[Balance]()
+    for row in wallets:
+        days = recent.lasts(row["available"], spent.get((row["tenant_id"], row["currency"]), 0))
+        if days is not None and days <= FEW_DAYS:
+            found.append(Balance(**row, days=days))
+    return sorted(found, key=lambda one: (one.days, one.tenant_id))
 
 
 async def means(connection: Connection, tenant_id: int) -> Means:

@@ -1,8 +1,13 @@
 """Which receivers fail, and how many webhooks has a dealer not heard?"""
 
-from dealer_server.db.by_tenant import of_given_tenant, rows_of
+from datetime import datetime
+
+from dealer_server.db.by_tenant import OF_ALL, of_given_tenant, rows_of
 from dealer_server.db.connection import Connection
+from dealer_server.rules.incidents.health import HEALTHY_PERCENT
 from dealer_server.rules.incidents.receiver import COUNTED, TOLD_FROM, Receiver
+from dealer_server.store.distribution.due import fetch_all
+from dealer_server.store.webhooks import answers
 
 _ROWS = rows_of("webhook_endpoint", "e", "tenant_id", others=["last_success_at"])
 _FIELDS = f"""
@@ -25,10 +30,34 @@ _WORST = _FIELDS.format(
 )
 _ONE = of_given_tenant(_FIELDS.format(endpoints="(SELECT * FROM webhook_endpoint WHERE tenant_id = $1)"), 1)
 
+_NOT_ENOUGH = f"""
+SELECT tenant_id FROM webhook_hour WHERE {OF_ALL} hour >= $1 GROUP BY tenant_id
+HAVING 100 * coalesce(sum(attempts) FILTER (WHERE error = ''), 0) < {HEALTHY_PERCENT} * sum(attempts)
+"""
+
 
 async def failing(connection: Connection, limit: int) -> list[Receiver]:
     """Of dealers that may call: those with the most failures in a row first."""
     return [Receiver(**row) for row in await connection.fetch(_WORST, limit)]
+
+
+async def degraded(connection: Connection, since: datetime, limit: int) -> list[Receiver]:
+    """Of dealers that may call, whose endpoints answer but did not often enough since an hour: those with the most
+    failed attempts first."""
+    ids = [row["tenant_id"] for row in await fetch_all(connection, _NOT_ENOUGH, since)]
+    answered = await answers.of_dealers(connection, ids, since) if ids else {}
+    rows = await connection.fetch(
+        "SELECT tenant_id, t.name AS dealer, e.state, e.consecutive_failures AS failures, e.last_success_at"
+        " FROM webhook_endpoint e JOIN tenant t USING (tenant_id)"
+        " WHERE e.tenant_id = ANY($1::bigint[]) AND t.status = 'ACTIVE' AND e.state = 'ACTIVE'"
+        f" AND e.consecutive_failures < {TOLD_FROM}",
+        list(answered),
+    )
+    found = [
+        Receiver(**row, accepted=answered[row["tenant_id"]].accepted, attempts=answered[row["tenant_id"]].attempts)
+        for row in rows
+    ]
+    return sorted(found, key=lambda one: (one.accepted - one.attempts, one.tenant_id))[:limit]
 
 
 async def count_failing(connection: Connection) -> int:
