@@ -301,7 +301,8 @@ async def test_what_is_degraded_and_what_lasts_for_days_is_told(quiet: Service):
     hour = now.replace(minute=0, second=0, microsecond=0) - HOUR
     await run(
         quiet,
-        "INSERT INTO webhook_endpoint (tenant_id, url, state, last_success_at) VALUES ($1, 'https://a.b/', 'ACTIVE', now())",
+        "INSERT INTO webhook_endpoint (tenant_id, url, state, last_success_at)"
+        " VALUES ($1, 'https://a.b/', 'ACTIVE', now())",
         int(made.tenant_id),
     )
     await run(

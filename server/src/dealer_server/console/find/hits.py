@@ -116,6 +116,7 @@ async def _by_keys(context: RequestContext, asked: Query, kind: Kind | None) -> 
                 await (_packages(connection, asked) if tenant_id is None else _offers(connection, context, asked)),
             ),
             ("Orders by package", Part(await _orders_of(connection, asked)) if tenant_id is None else none),
+            ("Orders and eSIMs by dealer", Part(await _lists_of(connection, asked)) if tenant_id is None else none),
             ("Suppliers", Part(await _suppliers(connection, asked)) if tenant_id is None else none),
             ("Webhook deliveries", Part(await _deliveries(connection, context, asked))),
             ("Refused calls", Part(await _refused_calls(connection, context, asked))),
@@ -305,6 +306,16 @@ async def _orders_of(connection: Connection, asked: Query) -> list[Hit]:
     return [
         Hit(params.address("/console/orders", {"package": code}), f"Orders of {name}", code, "package")
         for code, name in (found if len(found) <= MOST_LISTS else ())
+    ]
+
+
+async def _lists_of(connection: Connection, asked: Query) -> list[Hit]:
+    """Lists of the dealers that match, where these are few."""
+    found = await named.dealers(connection, asked.text)
+    return [
+        Hit(params.address(path, {"dealer": str(dealer.tenant_id)}), f"{what} of {dealer.name}", "", "dealer")
+        for dealer in (found if len(found) <= MOST_LISTS else ())
+        for what, path in (("Orders", "/console/orders"), ("eSIMs", "/console/profiles"))
     ]
 
 

@@ -20,13 +20,13 @@ More = Callable[[Connection, Sequence[OrderRow]], Awaitable[dict[str, Any]]]
 STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED", "PENDING", "PARTIAL", "DELIVERED", "FAILED")
 FILTERS = ("dealer", "status", "package", "from", "to")
 PRESETS: Mapping[str, str] = {
-    "Waiting": "PENDING",
+    "Waiting": "FULFILLING",
     "Delivered": "COMPLETED",
     "Failed": "FAILED",
-    "Being refunded": "REFUNDING",
+    "Refund pending": "REFUNDING",
     "Refunded": "REFUNDED",
 }
-"""Tabs and the state that each lists."""
+"""Tabs and the state that each lists; each order is in one of them (store/console/orders.py)."""
 CELLS: Mapping[str, Callable[[OrderRow], str]] = {
     "orderNo": lambda row: identity.order_no(row.order_id),
     "createTime": lambda row: f"{identity.created_at(row.order_id):%Y-%m-%dT%H:%M:%SZ}",
@@ -104,7 +104,8 @@ async def _counts(connection: Connection, wanted: OrderFilter) -> dict[str, int]
     if total >= COUNTED:
         return {"All": COUNTED}
     listed = {
-        name: sum(count for states, count in found.items() if status in states) for name, status in PRESETS.items()
+        name: sum(count for states, count in found.items() if store.is_in(status, *states))
+        for name, status in PRESETS.items()
     }
     return {"All": total, **listed}
 

@@ -21,9 +21,11 @@ More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order")
 PRESETS: tuple[State, ...] = (
     *("NOT_INSTALLED", "INSTALLED", "IN_USE", "NEARLY_USED", "USED_UP", "ENDED"),
-    *("REFUNDED", "FAILED"),
+    *("REFUNDING", "REFUNDED", "FAILED"),
 )
 """States that have a tab of their own."""
+SELDOM: tuple[State, ...] = ("PENDING", "SUSPENDED", "CANCELLED")
+"""States that have one while they list any."""
 COLUMNS: Mapping[str, Callable[[ProfileRow], str]] = {
     "profileId": lambda row: str(row.profile_id),
     "ICCID": lambda row: row.iccid or "",
@@ -55,7 +57,6 @@ async def page(
 ) -> Html:
     """A page of the list; its template sees `fields` too, and what `more` reads of its rows. `name`: of the parameter
     that is the state."""
-    presets = [(words.text(state), {name: state}) for state in PRESETS]
     order = params.order(context, PROFILES, CREATED, NEWEST_FIRST)
     oldest_first, seen = not order.descending, params.number(context.query, "before")
     faults = params.faults(context.query, state=STATES, status=STATES) | _iccid_fault(wanted.iccid)
@@ -64,9 +65,11 @@ async def page(
         if not faults:
             found = await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
         held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
-        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, PRESETS, COUNTED)
+        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, (*PRESETS, *SELDOM), COUNTED)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
+    shown: tuple[State, ...] = (*PRESETS, *[state for state in SELDOM if counts.get(state) or wanted.state == state])
+    presets = [(_tab(state), {name: state}) for state in shown]
     return Html(
         profiles=found.rows,
         in_review=in_review,
@@ -99,7 +102,7 @@ def _iccid_fault(typed: str | None) -> dict[str, str]:
 
 
 def _tab(state: State | None) -> str:
-    return "All" if state is None else words.text(state)
+    return "All" if state is None else "Refund pending" if state == "REFUNDING" else words.text(state)
 
 
 async def export(context: RequestContext, wanted: ProfileFilter, columns: Columns[ProfileRow] = COLUMNS) -> Download:

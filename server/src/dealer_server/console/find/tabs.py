@@ -36,10 +36,18 @@ class Tabs(NamedTuple):
 
 
 async def of(
-    context: RequestContext, path: str, presets: Presets, counts: Mapping[str, int] | None = None, most: int = 0
+    context: RequestContext,
+    path: str,
+    presets: Presets,
+    counts: Mapping[str, int] | None = None,
+    most: int = 0,
+    *,
+    every: Mapping[str, str] | None = None,
+    first: str = "",
 ) -> Tabs:
     """The tabs of the list at this path. `counts`: how many presets list, by their names, and "All" of them; `most`: no
-    more are counted. A preset changes its own filter and keeps the others, which the list has below its tabs."""
+    more are counted. A preset changes its own filter and keeps the others, which the list has below its tabs.
+    `every`: what asks for all of them, where nothing asks for the preset `first`."""
     used = {name: value for name, value in params.filters(context).items() if value}
     async with context.parts.database.connection() as connection:
         views = await kept.views(connection, context.user.user_id, path)
@@ -51,15 +59,18 @@ async def of(
     others = {name: value for name, value in used.items() if name not in own}
     told = counts or {}
     listed = {name: f"{count:,}{'+' if count == most > 0 else ''}" for name, count in told.items()}
-    tabs = [Tab("All", params.address(path, others), not open_view and others == used, listed=listed.get("All", ""))]
-    tabs += [
+    all_of = {**others, **(every or {})} if first else others
+    shows_all = not open_view and used in (all_of, others) and (bool(used) or not first)
+    of_all = Tab("All", params.address(path, all_of), shows_all, listed=listed.get("All", ""))
+    tabs = [
         Tab(
             name,
             params.address(path, others | query),
-            not open_view and others | query == used,
+            not open_view and (others | query == used or (name == first and not used)),
             listed=listed.get(name, ""),
         )
         for name, query in presets
     ]
-    known = open_view or not used or used in [query for _, query in presets]
+    tabs.insert(1 if first else 0, of_all)
+    known = open_view or not used or used in [query for _, query in presets] or bool(first and used == every)
     return Tabs(path, [*tabs, *saved], "" if known else urlencode(sorted(used.items())))

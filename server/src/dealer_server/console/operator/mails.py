@@ -7,6 +7,7 @@ from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from dealer_server.console.auth.notices import NOTICES
 from dealer_server.console.find import tabs
@@ -35,6 +36,8 @@ KINDS: Mapping[str, str] = {name: label for name, (label, _) in LABELS.items()}
 """What emails may be listed by, as people say it."""
 _NOTICE_NO = re.compile("N([0-9]{1,18})")
 _LINKS = {CONFIRM_ADDRESS: "Confirm your address", RESET_LINK: "Choose a new password"}
+
+_SECTIONS = {"topups": "Top-ups", "profiles": "eSIMs"}
 
 
 class Mail(NamedTuple):
@@ -129,8 +132,17 @@ def _about(notice: Notice | None, notices: int) -> About:
     text = text_of(notice.notice_type, notice.data)
     kind = KINDS.get(notice.notice_type, "")
     if notice.tenant_id != OPERATORS_TENANT:
-        return About(kind, f"/console/dealers/{notice.tenant_id}", "Open the dealer")
-    return About(kind, text.path, text.link)
+        return About(kind, f"/console/dealers/{notice.tenant_id}", f"Dealer {notice.tenant_id}")
+    return About(kind, text.path, _subject(text.path))
+
+
+def _subject(path: str) -> str:
+    """What a page is about: Refunds, globecell, Dealer 10001."""
+    section, _, rest = path.removeprefix("/console/").partition("/")
+    one = unquote(rest.rpartition("/")[2] if section == "webhooks" else rest.partition("/")[0])
+    if section in ("dealers", "webhooks") and one:
+        return f"Dealer {one}"
+    return one or _SECTIONS.get(section, section.capitalize())
 
 
 def _title(one: Mailed) -> str:

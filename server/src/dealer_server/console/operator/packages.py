@@ -33,12 +33,15 @@ PACKAGES, IMPORT, STOCK = "/console/packages", "/console/packages/import", "/con
 STOCK_TEMPLATE = "operator/stock.html"
 STATUSES = ("ON_SALE", "OFF_SALE")
 KINDS = {"FIXED": "Fixed plans", "DAILY": "By the day", "RECHARGE": "Recharges"}
-SOLD_OUT = "SOLD_OUT"
+SOLD, ALL, AVAILABLE, SOLD_OUT = "SOLD", "ALL", "AVAILABLE", "SOLD_OUT"
+SOLD_TAB = "Sold in 30 days"
 PRESETS = (
-    ("On sale", {"status": "ON_SALE"}),
+    (SOLD_TAB, {"status": SOLD}),
+    ("On sale", {"status": AVAILABLE}),
     ("Sold out", {"status": SOLD_OUT}),
     ("Off sale", {"status": "OFF_SALE"}),
 )
+"""On sale, sold out and off sale are all of them."""
 COLUMNS = ("name", "place", "data", "supplier", "-cost", "-price", "margin", "-sold", "-revenue")
 DAYS_A_POINT = 3
 """Of the small line of sales."""
@@ -50,9 +53,14 @@ CHANGES = 500
 async def packages(context: RequestContext) -> Html:
     query, floor = context.query, context.parts.settings.margin_floor_basis_points or 0
     margins = _margins(floor)
-    filters = _filters(query, margins)
     order, today = params.order(context, PACKAGES, COLUMNS, "-sold"), day_of(context.now)
+    since = recent.shown(today).first
+    asked = any(value for name, value in params.filters(context).items() if (name, value) != ("status", ALL))
+    filters = _filters(query, margins, since)
     async with context.parts.database.connection() as connection:
+        states = await console_packages.count_states(connection, filters, since)
+        if states.sold and not asked and query.get("status") != ALL:
+            filters = filters._replace(sold_since=since)
         rows = await console_packages.list_packages(
             connection,
             filters,
@@ -60,10 +68,9 @@ async def packages(context: RequestContext) -> Html:
             PAGE_SIZE + 1,
             order.key,
             descending=order.descending,
-            since=recent.shown(today).first,
+            since=since,
         )
         sales = await _sales(connection, [row.package for row in rows[:PAGE_SIZE]], today)
-        states = await console_packages.count_states(connection, filters)
         places = await console_packages.places(connection)
         costs = await console_packages.costs(connection)
         suppliers = await report.suppliers(connection)
@@ -72,8 +79,16 @@ async def packages(context: RequestContext) -> Html:
     return Html(
         packages=[(row, _margin(row), sales.get(row.package.package_code)) for row in rows[:PAGE_SIZE]],
         filters=filters,
+        asked=asked,
         total=total,
-        tabs=await tabs.of(context, PACKAGES, PRESETS, _counts(states)),
+        tabs=await tabs.of(
+            context,
+            PACKAGES,
+            PRESETS,
+            _counts(states),
+            every={"status": ALL},
+            first=SOLD_TAB if states.sold or any(params.filters(context).values()) else "",
+        ),
         costed=costs.known > 0,
         losses=costs.losses,
         floor=floor,
@@ -113,13 +128,22 @@ async def _sales(connection: Connection, packages: Sequence[Package], today: dat
 
 
 def _counts(states: States) -> Mapping[str, int]:
-    return {"All": states.every, "On sale": states.on_sale, "Sold out": states.sold_out, "Off sale": states.off_sale}
+    return {
+        SOLD_TAB: states.sold,
+        "All": states.every,
+        "On sale": states.on_sale,
+        "Sold out": states.sold_out,
+        "Off sale": states.off_sale,
+    }
 
 
 def _in_state(states: States, filters: PackageFilter) -> int:
-    if filters.sold_out:
-        return states.sold_out
-    return {None: states.every, "ON_SALE": states.on_sale}.get(filters.status, states.off_sale)
+    if filters.sold_since is not None:
+        return states.sold
+    if filters.sold_out is not None:
+        return states.sold_out if filters.sold_out else states.on_sale
+    on_sale = states.on_sale + states.sold_out
+    return {None: states.every, "ON_SALE": on_sale}.get(filters.status, states.off_sale)
 
 
 class _Margin(NamedTuple):
@@ -138,11 +162,12 @@ def _margins(floor: int) -> Mapping[str, _Margin]:
     return found | {"unknown": _Margin("Cost not known", None, False)}
 
 
-def _filters(query: Mapping[str, str], margins: Mapping[str, _Margin]) -> PackageFilter:
-    margin = margins.get(query.get("margin", ""))
+def _filters(query: Mapping[str, str], margins: Mapping[str, _Margin], since: date) -> PackageFilter:
+    """`since`: the first of the days of SOLD."""
+    margin, state = margins.get(query.get("margin", "")), query.get("status")
     return PackageFilter(
         text=params.text(query, "q"),
-        status=params.one_of(query, "status", STATUSES),
+        status="ON_SALE" if state == AVAILABLE else params.one_of(query, "status", STATUSES),
         place=params.text(query, "region"),
         covers=params.text(query, "covers"),
         supplier=params.text(query, "supplier"),
@@ -150,7 +175,8 @@ def _filters(query: Mapping[str, str], margins: Mapping[str, _Margin]) -> Packag
         margin=margin.below if margin else None,
         costed=margin.costed if margin else None,
         alone=True if query.get("route") == "alone" else None,
-        sold_out=True if query.get("status") == SOLD_OUT else None,
+        sold_out={SOLD_OUT: True, AVAILABLE: False}.get(state or ""),
+        sold_since=since if state == SOLD else None,
     )
 
 

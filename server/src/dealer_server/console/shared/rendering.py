@@ -274,7 +274,7 @@ def _add_names(made: Environment) -> None:
         "grouped": money.grouped,
         "marked": marked,
         "percent": percent.shown,
-        "share": percent.fixed,
+        "share": percent.rounded,
         "percent_number": percent.number,
         "many": many,
         "content": content,

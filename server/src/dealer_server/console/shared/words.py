@@ -126,7 +126,7 @@ def label(name: str) -> str:
     """A field of a form or a file as people say it: ipAllow as "IP allowlist", packageName as "Package name"."""
     if name in _LABELS:
         return _LABELS[name]
-    return name if " " in name else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).capitalize()
+    return name if " " in name else re.sub(r"_|(?<=[a-z])(?=[A-Z])", " ", name).capitalize()
 
 
 def tone(word: object) -> str:

@@ -33,8 +33,13 @@ def shown(basis_points: int) -> str:
 
 
 def fixed(basis_points: int) -> str:
-    """For people, where percentages stand below each other: 1250 is 12.50 %, -500 is −5.00 %."""
+    """For people, where hundredths decide, as at a floor: 1250 is 12.50 %, -500 is −5.00 %."""
     return f"{_MINUS if basis_points < 0 else ''}{abs(basis_points) // 100:,}.{abs(basis_points) % 100:02} %"
+
+
+def rounded(basis_points: int) -> str:
+    """For people, to a tenth of a percent, where margins stand beside each other: 3926 is 39.3 %."""
+    return tenths(basis_points, 10_000)
 
 
 def _rounded(part: int, whole: int, parts: int) -> int:

@@ -15,7 +15,8 @@ from dealer_server.store.webhooks.bodies import unseal
 
 
 class OrderFilter(NamedTuple):
-    """Which orders: all that is given must match. `status` is an orderStatus or a deliveryStatus."""
+    """Which orders: all that is given must match. `status` is an orderStatus or a deliveryStatus: of
+    orders that failed only FAILED lists any, whether they are refunded or not."""
 
     tenant_id: int | None = None
     status: str | None = None
@@ -76,6 +77,11 @@ async def list_orders(
     return await pages.scan(connection, scan.after(seen), size, matching, lambda row: row.order_id, max_scanned)
 
 
+def is_in(status: str, order_status: str, delivery_status: str) -> bool:
+    """Whether the list of this status has an order of these."""
+    return status == delivery_status or (status == order_status and delivery_status != "FAILED")
+
+
 async def count_orders(connection: Connection, filters: OrderFilter, most: int) -> dict[tuple[str, str], int]:
     """How many orders of a dealer or of all, placed in that time, whatever else is asked for, by orderStatus and
     deliveryStatus; no more than `most` are counted."""
@@ -100,7 +106,7 @@ _ORDERS = """
 WITH found AS MATERIALIZED (
     SELECT o.*, t.name FROM tenant t CROSS JOIN LATERAL (
         SELECT * FROM orders o WHERE o.tenant_id = t.tenant_id AND order_id >= $2 AND order_id < $3
-            AND ($4::text IS NULL OR order_status = $4 OR delivery_status = $4)
+            AND ($4::text IS NULL OR order_status = $4 AND delivery_status <> 'FAILED' OR delivery_status = $4)
             {packages}
         ORDER BY order_id {direction} LIMIT $5
     ) o

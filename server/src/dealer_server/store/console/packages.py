@@ -34,7 +34,8 @@ class PackageFilter(NamedTuple):
     `place` is the code of what it is sold for, `covers` of a country that is only a part of that. `kind`: FIXED, DAILY
     or RECHARGE. `margin`: below so many hundredths of a percent of the price. `costed`: whether its cost is known.
     `alone`: whether it has no supplier after the first one that is neither down nor paused. `sold_out`: whether it is
-    on sale from a stock that has none left. `codes`: one of these."""
+    on sale from a stock that has none left. `codes`: one of these. `sold_since`: whether it was sold on this day or
+    later."""
 
     text: str | None = None
     status: str | None = None
@@ -47,15 +48,18 @@ class PackageFilter(NamedTuple):
     alone: bool | None = None
     sold_out: bool | None = None
     codes: Sequence[str] | None = None
+    sold_since: date | None = None
 
 
 class States(NamedTuple):
-    """How many packages there are, and how many of those in each state."""
+    """How many packages there are, and how many of those in each state: on sale, and not sold out, sold out, off sale;
+    and how many were sold lately."""
 
     every: int
     on_sale: int
     off_sale: int
     sold_out: int
+    sold: int
 
 
 _PACKAGES = """
@@ -84,6 +88,7 @@ _MATCHING = (
     f" AND ($9::boolean IS NULL OR {OTHER_SUPPLIER.format(package_code='package.package_code')} <> $9)"
     f" AND ($10::boolean IS NULL OR {_SOLD_OUT} = $10)"
     " AND ($11::text[] IS NULL OR package_code = ANY($11))"
+    " AND ($12::date IS NULL OR package_code IN (SELECT package_code FROM report_all WHERE day >= $12 AND sold > 0))"
 )
 """Of a PackageFilter, in its order."""
 
@@ -106,7 +111,7 @@ ORDERS: Mapping[str, Sequence[str]] = {
 """What the list can be ordered by, and then by packageCode. Numbers that are equal stand by name, and what is unknown
 last, whichever way round."""
 _SOLD = """
-(SELECT package_code, sum(sold)::bigint AS sold, sum(revenue)::bigint AS revenue FROM report_all WHERE day >= $14::date
+(SELECT package_code, sum(sold)::bigint AS sold, sum(revenue)::bigint AS revenue FROM report_all WHERE day >= $15::date
     GROUP BY package_code) sales
 """
 
@@ -134,9 +139,9 @@ async def list_packages(
         "  WHERE n.package_code = package.package_code AND n.position > 0 ORDER BY n.position) AS next_suppliers"
         f" FROM {packages}"
         f" WHERE {_MATCHING}"
-        f" AND ($12::text IS NULL OR ({', '.join(keys)}) {'<' if down else '>'}"
-        f"  (SELECT {', '.join(keys)} FROM {packages} WHERE package_code = $12))"
-        f" ORDER BY {', '.join(f'{key} DESC' if down else key for key in keys)} LIMIT $13",
+        f" AND ($13::text IS NULL OR ({', '.join(keys)}) {'<' if down else '>'}"
+        f"  (SELECT {', '.join(keys)} FROM {packages} WHERE package_code = $13))"
+        f" ORDER BY {', '.join(f'{key} DESC' if down else key for key in keys)} LIMIT $14",
         *filters,
         after,
         limit,
@@ -168,13 +173,17 @@ async def count_packages(connection: Connection, filters: PackageFilter) -> int:
     return await connection.fetchval(f"SELECT count(*) FROM {_PACKAGES} WHERE {_MATCHING}", *filters) or 0
 
 
-async def count_states(connection: Connection, filters: PackageFilter) -> States:
-    """Of those that match, whatever their state."""
+async def count_states(connection: Connection, filters: PackageFilter, since: date) -> States:
+    """Of those that match, whatever their state. `since`: the first day whose sales count."""
     row = await connection.fetchrow(
-        "SELECT count(*) AS every, count(*) FILTER (WHERE document ->> 'status' = 'ON_SALE') AS on_sale,"
+        f"SELECT count(*) AS every, count(*) FILTER (WHERE document ->> 'status' = 'ON_SALE' AND NOT {_SOLD_OUT})"
+        "  AS on_sale,"
         " count(*) FILTER (WHERE document ->> 'status' = 'OFF_SALE') AS off_sale,"
-        f" count(*) FILTER (WHERE {_SOLD_OUT}) AS sold_out FROM {_PACKAGES} WHERE {_MATCHING}",
-        *filters._replace(status=None, sold_out=None),
+        f" count(*) FILTER (WHERE {_SOLD_OUT}) AS sold_out, count(*) FILTER (WHERE package_code IN"
+        "  (SELECT package_code FROM report_all WHERE day >= $13 AND sold > 0)) AS sold"
+        f" FROM {_PACKAGES} WHERE {_MATCHING}",
+        *filters._replace(status=None, sold_out=None, sold_since=None),
+        since,
     )
     assert row is not None, "a count has a row"
     return States(**row)

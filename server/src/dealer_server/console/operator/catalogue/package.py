@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dealer_server import store
+from dealer_server.console.operator.suppliers.listing import call_counts, words_of
 from dealer_server.console.shared import params
 from dealer_server.console.shared.forms.confirmation import confirmed
 from dealer_server.console.shared.page import action, download, page
@@ -71,13 +72,17 @@ async def show_package(context: RequestContext) -> Html:
         hops = (await store.purchase.routes(connection, [code])).get(code, [])
         cost = (await store.price_list.costs(connection, [code])).get(code)
         known = price_list.current_cost(package, cost)
+        suppliers = await console_suppliers.list_suppliers(connection)
+        counts = await call_counts(connection, suppliers, context.now)
         own_floor = (await store.purchase.margin_floors(connection, [code])).get(code)
         return Html(
             package=package,
             columns=importing.texts(package),
             data_text=data_text,
             hops=[(hop, _hop_margin(package, hop)) for hop in hops],
-            suppliers={row.code: row for row in await console_suppliers.list_suppliers(connection)},
+            suppliers={row.code: row for row in suppliers},
+            counts=counts,
+            health=words_of(suppliers, counts),
             floor=own_floor if own_floor is not None else context.parts.settings.margin_floor_basis_points or 0,
             cost=known,
             margin=None if known is None else price_list.margin(package.price, known),

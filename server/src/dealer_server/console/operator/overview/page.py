@@ -37,7 +37,8 @@ async def overview(context: RequestContext) -> Html:
         top = await sales.top(connection, of)
         open_purchases = await console_suppliers.open_purchases(connection)
         suppliers = await console_suppliers.list_suppliers(connection)
-        health = words_of(suppliers, await call_counts(connection, suppliers, context.now))
+        counts = await call_counts(connection, suppliers, context.now)
+        health = words_of(suppliers, counts)
     by_hours, compared = figures.by_hours(of), hours.previous is not None and not hours.missing
     if not by_hours:
         compared = any(one.sold for one in sold.before)
@@ -57,6 +58,7 @@ async def overview(context: RequestContext) -> Html:
         top_text=sales.days_text(of) or (f"{RANGE_TEXTS[of.name]}" if of.name != "custom" else ""),
         top_report=params.address("/console/reports", {"from": sold.days.first, "to": sold.days.last, "by": "dealer"}),
         health=health,
+        counts=counts,
         healthy=sum(row.status != "PAUSED" and health[row.code] == "UP" for row in suppliers),
         latest=latest.rows,
         in_review=in_review,

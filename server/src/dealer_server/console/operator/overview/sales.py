@@ -97,9 +97,9 @@ async def sold(connection: Connection, of: Period, today: date) -> Sold:
 
 def charts(found: Sold) -> list[Chart]:
     """Day by day, as reports have them."""
+    now, before = ([float(one.sold) for one in some] for some in (found.now, found.before))
     return [
-        _chart(found, "sold-chart", "eSIMs and recharges per day", _esims(found), "", [float(one.sold) for one in found.now],
-               [float(one.sold) for one in found.before]),
+        _chart(found, "sold-chart", "eSIMs and recharges per day", _esims(found), "", now, before),
         _chart(found, "turnover-chart", f"Revenue per day, {found.currency}", _revenue(found), found.currency,
                reports.amounts(found.now, "revenue", found.currency),
                reports.amounts(found.before, "revenue", found.currency)),
