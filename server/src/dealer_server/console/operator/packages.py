@@ -5,6 +5,7 @@ from datetime import date
 from typing import Literal, NamedTuple
 
 from dealer_server.console.find import tabs
+from dealer_server.console.find.tabs import Tabs
 from dealer_server.console.operator.catalogue import columns
 from dealer_server.console.shared import params
 from dealer_server.console.shared.forms import uploads
@@ -81,14 +82,7 @@ async def packages(context: RequestContext) -> Html:
         filters=filters,
         asked=asked,
         total=total,
-        tabs=await tabs.of(
-            context,
-            PACKAGES,
-            PRESETS,
-            _counts(states),
-            every={"status": ALL},
-            first=SOLD_TAB if states.sold or any(params.filters(context).values()) else "",
-        ),
+        tabs=await _tabs(context, states),
         costed=costs.known > 0,
         losses=costs.losses,
         floor=floor,
@@ -101,6 +95,12 @@ async def packages(context: RequestContext) -> Html:
         pager=params.pager(context, PACKAGES, following, shown=min(len(rows), PAGE_SIZE), word="package", total=total),
         order=order,
     )
+
+
+async def _tabs(context: RequestContext, states: States) -> Tabs:
+    """Those that sold stand first, where any did."""
+    first = SOLD_TAB if states.sold or any(params.filters(context).values()) else ""
+    return await tabs.of(context, PACKAGES, PRESETS, _counts(states), every={"status": ALL}, first=first)
 
 
 class Sales(NamedTuple):
