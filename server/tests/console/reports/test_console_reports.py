@@ -128,8 +128,8 @@ async def test_a_dealer_sees_its_own_without_costs_and_suppliers(
     for query in ("", "?by=package", f"?dealer={stranger.tenant_id}", "?by=supplier&then=dealer", "?supplier=stock"):
         page = await see(clerk, f"/console/reports{query}")
         assert "Total 3 5.40 −1.80 3.60" in page, query
-        assert "You keep, USD" in page or "dealer" in query, query
-        kept = re.search(r"You keep ([\d.]+) USD at the suggested prices", page)
+        assert "Profit, USD" in page or "dealer" in query, query
+        kept = re.search(r"Profit ([\d.]+) USD at the suggested prices", page)
         assert (kept and re.search(rf"Total 3 5.40 −1.80 3.60 [\d.]+ {kept[1]} ", page)) or "dealer" in query, query
         assert not [word for word in HIDDEN if word in page], query
         exported = (await clerk.get(f"/console/reports.csv{query}")).text
