@@ -81,7 +81,7 @@ async def test_users_are_operators_or_dealers_and_an_admin_without_a_code_stands
     async with signed_in(service, "finance", int(dealer.tenant_id)) as theirs:
         for kind, shown in (("operators", True), ("dealers", False)):
             page = (await admin.get(f"/console/users?kind={kind}&sort=-signedIn")).text
-            named = [f"<td><bdi>{one.name}</bdi>" in page for one in (admin, theirs)]
+            named = [f"<bdi>{one.name}</bdi></a>" in page for one in (admin, theirs)]
             assert named == [shown, not shown]
             assert ('state-warning">Off<' in page) == shown
 
