@@ -71,4 +71,4 @@ def test_percentages_below_each_other_have_two_decimals(basis_points: int, text:
     ("basis_points", "text"), [(3_926, "39.3 %"), (3_904, "39.0 %"), (-37, "−0.4 %"), (5, "0.1 %")]
 )
 def test_margins_beside_each_other_have_one_decimal(basis_points: int, text: str):
-    assert percent.rounded(basis_points) == text
+    assert percent.one_decimal(basis_points) == text

@@ -22,7 +22,7 @@ class Margin(NamedTuple):
         """Of what is paid and not given back."""
         if self.left is None or self.kept <= 0:
             return ""
-        return percent.rounded(percent.share(self.left, self.kept))
+        return percent.one_decimal(percent.share(self.left, self.kept))
 
 
 def of_lines(order: Order, costs: Mapping[int, Cost]) -> dict[int, Margin]:

@@ -274,7 +274,7 @@ def _add_names(made: Environment) -> None:
         "grouped": money.grouped,
         "marked": marked,
         "percent": percent.shown,
-        "share": percent.rounded,
+        "share": percent.one_decimal,
         "percent_number": percent.number,
         "many": many,
         "content": content,

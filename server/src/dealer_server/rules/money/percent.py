@@ -1,6 +1,6 @@
 """What percentage is one amount of another, and how is it written?
 
-Percentages are hundredths of a percent (basis points), rounded half-up: a half goes away from zero.
+Percentages are hundredths of a percent (basis points), one_decimal half-up: a half goes away from zero.
 """
 
 from dealer_server.rules.money import money
@@ -37,7 +37,7 @@ def fixed(basis_points: int) -> str:
     return f"{_MINUS if basis_points < 0 else ''}{abs(basis_points) // 100:,}.{abs(basis_points) % 100:02} %"
 
 
-def rounded(basis_points: int) -> str:
+def one_decimal(basis_points: int) -> str:
     """For people, to a tenth of a percent, where margins stand beside each other: 3926 is 39.3 %."""
     return tenths(basis_points, 10_000)
 
