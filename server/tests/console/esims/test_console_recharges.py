@@ -357,8 +357,7 @@ async def test_the_timelines_of_a_dealer_tell_of_recharges(dealer: ApiClient, cl
     path = f"/console/orders/{order['orderNo']}"
     page = await see(clerk, path)
     paid, applied, failed = (
-        [at.start() for at in re.finditer(f"Recharge {what}", page)]
-        for what in ("paid, 1.20 USD", "applied", "failed")
+        [at.start() for at in re.finditer(f"Recharge {what}", page)] for what in ("paid, 1.20 USD", "applied", "failed")
     )
     assert (len(paid), len(applied), len(failed)) == (2, 1, 1)
     assert paid[0] < applied[0] < paid[1] < failed[0]

@@ -265,6 +265,15 @@ def environment() -> Environment:
     return made
 
 
+_DATES = {
+    "exact": dates.exact,
+    "minute": dates.minute,
+    "short": dates.short,
+    "day": dates.day,
+    "lasted": dates.lasted,
+}
+
+
 def _add_names(made: Environment) -> None:
     """What templates call."""
     made.filters |= {
@@ -283,7 +292,6 @@ def _add_names(made: Environment) -> None:
         "response_lines": response_lines,
         "data": data_amount,
         "time_left": time_left,
-        "lasted": dates.lasted,
         "actor": words.actor,
         "role": words.role,
         "polyline": polyline,
@@ -293,10 +301,7 @@ def _add_names(made: Environment) -> None:
         "linked_esims": linked_esims,
         "unbroken": unbroken,
         "epochs": _epochs,
-        "exact": dates.exact,
-        "minute": dates.minute,
-        "short": dates.short,
-        "day": dates.day,
+        **_DATES,
     }
     made.globals |= {
         "drawn": drawn,
