@@ -18,7 +18,6 @@ from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.queues import RefundRow
 
 REFUNDS = "/console/refunds"
-PINNED = 5
 STATES = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED")
 COLUMNS: Mapping[str, Callable[[RefundRow], str]] = {
     "refundNo": lambda row: identity.refund_no(row.refund_id),
@@ -48,7 +47,7 @@ async def refunds(context: RequestContext) -> Html:
                 amounts = await queues.refund_amounts(connection, context.tenant_id, _span(context))
         if not filtered and seen is None:
             tenant_id = context.tenant_id
-            waiting = await queues.refunds(connection, "REVIEW", None, PINNED, tenant_id, oldest_first=True)
+            waiting = await queues.refunds(connection, "REVIEW", None, 1, tenant_id, oldest_first=True)
         references = await orders.references(connection, context.tenant_id, [row.order_id for row in found.rows])
         counted = await queues.by_status(connection, "refund", context.tenant_id)
         counted |= await queues.unsettled(connection, context.tenant_id)
@@ -57,7 +56,8 @@ async def refunds(context: RequestContext) -> Html:
     known = {words.text(state): counted.get(state, none) for state in STATES} | {"All": counted["ALL"]}
     counts = {name: count for name, count in known.items() if count is not None}
     return Html(
-        waiting=waiting,
+        oldest=waiting[0] if waiting else None,
+        reviewed=counts.get(words.text("REVIEW")),
         total=amounts.get(params.text(context.query, "status") or "ALL"),
         in_review=amounts.get("REVIEW", 0),
         references=references,

@@ -29,13 +29,17 @@ class Day(NamedTuple):
 
     @property
     def share(self) -> str:
-        """Of what went well. Rounded down, so that 100 % is all of it."""
-        return _percent(1000 * self.good // max(self.total, 1))
+        """Of what went well. 100 % is all of it, and 0 % none."""
+        return _percent(1000 - self._bad_thousandths)
 
     @property
     def bad_share(self) -> str:
-        """Rounded up, so that 0 % is none of it."""
-        return _percent(-(-1000 * self.bad // max(self.total, 1)))
+        return _percent(self._bad_thousandths)
+
+    @property
+    def _bad_thousandths(self) -> int:
+        rounded = round(1000 * self.bad / max(self.total, 1))
+        return min(max(rounded, 1 if self.bad else 0), 999 if self.good else 1000)
 
 
 def _percent(thousandths: int) -> str:

@@ -191,7 +191,7 @@ def view(one: OnSale) -> PackageView:
         price=money.text(one.price, package.currency),
         per_gb=_per_gb(one.price, package),
         resale=money.text(package.retail_price, package.currency) if package.retail_price > one.price else "",
-        margin=100 * (package.retail_price - one.price) // max(package.retail_price, 1),
+        margin=round(100 * (package.retail_price - one.price) / max(package.retail_price, 1)),
     )
 
 

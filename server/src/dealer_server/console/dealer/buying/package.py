@@ -97,7 +97,7 @@ def _tenths(part: int, whole: int) -> float:
 
 
 def _at(cost: int, price: int, percent: float) -> Resale:
-    return Resale(percent, price, price - cost, 100 * (price - cost) // max(price, 1))
+    return Resale(percent, price, price - cost, round(100 * (price - cost) / max(price, 1)))
 
 
 def _is_beside(one: OnSale, package: Package) -> bool:

@@ -111,13 +111,7 @@ def _orders(counted: Counted, of: Period) -> Figure:
         value=f"{sum(hour.orders for hour in counted.hours):,}",
         href=address("/console/orders", span(of)),
         change=_change(counted, of, lambda hour: hour.orders),
-        note=_was(counted, of, f"{sum(hour.orders for hour in counted.previous or ()):,}"),
     )
-
-
-def _was(counted: Counted, of: Period, text: str) -> str:
-    """What it was in the period before, where that is known."""
-    return f"{text} in {compared_text(of)}" if counted.previous and not counted.missing else ""
 
 
 def main_currency(hours: Sequence[Hour]) -> str:
@@ -137,14 +131,13 @@ def _turnover(counted: Counted, of: Period) -> Figure:
     """The currency with the most; the others as a note."""
     totals, currency = _totals(counted.hours), main_currency(counted.hours)
     others = [money.shown(amount, code) for code, amount in totals.most_common(3) if code != currency]
-    was = money.text(_totals(counted.previous or ())[currency], currency)
     return Figure(
         title="Revenue",
         value=money.text(totals[currency], currency),
         currency=currency,
         href=address("/console/orders", span(of)),
         change=_change(counted, of, _turnover_in(currency)),
-        note=f"and {', '.join(others)}" if others else _was(counted, of, money.grouped(was)),
+        note=f"and {', '.join(others)}" if others else "",
     )
 
 

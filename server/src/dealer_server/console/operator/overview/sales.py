@@ -114,27 +114,18 @@ def _chart(
 
 
 def _esims(found: Sold) -> Figure:
-    total, was = rules.total(found.now).sold, rules.total(found.before).sold
-    return Figure(
-        title="Sold",
-        value=f"{total:,}",
-        href=found.href,
-        change=found.changes["sold"],
-        note=f"{was:,} in the {many(len(found.before), 'day')} before" if was else "",
-    )
+    return Figure(title="Sold", value=f"{rules.total(found.now).sold:,}", href=found.href, change=found.changes["sold"])
 
 
 def _revenue(found: Sold) -> Figure:
-    total, was = rules.total(found.now).revenue, rules.total(found.before).revenue
     others = [money.shown(sums.revenue, code) for code, sums in found.others.items()]
-    before = f"{money.grouped(money.text(was, found.currency))} in the {many(len(found.before), 'day')} before"
     return Figure(
         title="Revenue",
-        value=money.text(total, found.currency),
+        value=money.text(rules.total(found.now).revenue, found.currency),
         currency=found.currency,
         href=found.href,
         change=found.changes["revenue"],
-        note=f"and {', '.join(others)}" if others else before if was else "",
+        note=f"and {', '.join(others)}" if others else "",
     )
 
 
