@@ -38,8 +38,8 @@ class Day(NamedTuple):
 
     @property
     def _bad_thousandths(self) -> int:
-        rounded = round(1000 * self.bad / max(self.total, 1))
-        return min(max(rounded, 1 if self.bad else 0), 999 if self.good else 1000)
+        nearest = round(1000 * self.bad / max(self.total, 1))
+        return min(max(nearest, 1 if self.bad else 0), 999 if self.good else 1000)
 
 
 def _percent(thousandths: int) -> str:
