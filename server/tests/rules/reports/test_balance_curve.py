@@ -4,7 +4,8 @@ from datetime import date, timedelta
 
 import pytest
 
-from dealer_server.rules.reports.balance_curve import SCALE, curve
+from dealer_server.rules.money.money import SCALE
+from dealer_server.rules.reports.balance_curve import curve
 
 DAYS = [date(2026, 11, 1) + timedelta(days=at) for at in range(3)]
 

@@ -1,6 +1,6 @@
 """What percentage is one amount of another, and how is it written?
 
-Percentages are hundredths of a percent (basis points), one_decimal half-up: a half goes away from zero.
+Percentages are hundredths of a percent (basis points), rounded half-up: a half goes away from zero.
 """
 
 from dealer_server.rules.money import money

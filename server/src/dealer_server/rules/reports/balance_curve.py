@@ -5,8 +5,7 @@ from datetime import date
 from typing import NamedTuple
 
 from dealer_server.rules import axis
-
-SCALE = 10_000
+from dealer_server.rules.money.money import SCALE
 
 
 class Curve(NamedTuple):

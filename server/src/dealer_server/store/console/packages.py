@@ -132,7 +132,7 @@ async def list_packages(
     down = descending and not by_number
     packages = f"{_PACKAGES} LEFT JOIN {_SOLD} USING (package_code)" if by_sales else _PACKAGES
     rows = await connection.fetch(
-        "SELECT document::text AS document, updated_at, CASE WHEN document ->> 'supplier' = 'stock' THEN"
+        "SELECT document::text AS package, updated_at, CASE WHEN document ->> 'supplier' = 'stock' THEN"
         "  (SELECT count(*) FROM stock_profile s WHERE s.package_code = package.package_code AND taken_by IS NULL)"
         " END AS free, supplier, cost, (SELECT margin_floor_basis_points FROM route_terms t"
         "  WHERE t.package_code = package.package_code) AS floor, ARRAY(SELECT n.supplier FROM route n"
@@ -147,7 +147,7 @@ async def list_packages(
         limit,
         *([since] if by_sales else ()),
     )
-    return [PackageRow(_decode(row["document"]), *list(row)[1:]) for row in rows]
+    return [PackageRow(**{**row, "package": _decode(row["package"])}) for row in rows]
 
 
 class Edit(NamedTuple):
