@@ -8,7 +8,7 @@ import pytest
 from dealer_server.rules.incidents import dealer, overview, receiver, supplier
 from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
 from dealer_server.rules.incidents.delay import delay_text
-from dealer_server.rules.incidents.health import supplier_word
+from dealer_server.rules.incidents.health import share_text, supplier_word
 from dealer_server.rules.incidents.incident import Incident, by_harm
 from dealer_server.rules.incidents.overview import Findings, LowStock, Queued
 from dealer_server.rules.incidents.receiver import Receiver
@@ -319,3 +319,19 @@ def test_what_a_dealer_reads_of_its_own_account(own: Own, sentences: list[str]):
 )
 def test_why_it_takes_so_long_is_said_without_a_name(state: str, reason: str, ailing: str, text: str):
     assert delay_text(state, reason, ailing) == text
+
+
+@pytest.mark.parametrize(
+    ("good", "asked", "text"),
+    [
+        (0, 0, "–"),
+        (0, 9, "0 %"),
+        (9, 9, "100 %"),
+        (82, 83, "98.8 %"),
+        (90, 100, "90 %"),
+        (1, 100_000, "0.1 %"),  # some are not none
+        (99_999, 100_000, "99.9 %"),  # not all
+    ],
+)
+def test_a_share_says_all_or_none_only_where_it_is(good: int, asked: int, text: str):
+    assert share_text(good, asked) == text

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from dealer_server.rules.incidents.health import share_text
+
 HOURS = 24
 
 
@@ -29,21 +31,11 @@ class Day(NamedTuple):
 
     @property
     def share(self) -> str:
-        """Of what went well. 100 % is all of it, and 0 % none."""
-        return _percent(1000 - self._bad_thousandths)
+        return share_text(self.good, self.total)
 
     @property
     def bad_share(self) -> str:
-        return _percent(self._bad_thousandths)
-
-    @property
-    def _bad_thousandths(self) -> int:
-        nearest = round(1000 * self.bad / max(self.total, 1))
-        return min(max(nearest, 1 if self.bad else 0), 999 if self.good else 1000)
-
-
-def _percent(thousandths: int) -> str:
-    return f"{thousandths / 10:.1f}".removesuffix(".0") + " %"
+        return share_text(self.bad, self.total)
 
 
 def first_hour(now: datetime) -> datetime:

@@ -320,6 +320,7 @@ def _add_names(made: Environment) -> None:
         "order_state": words.order_state,
         "esim_state": words.esim_state,
         "is_degraded": health.is_degraded,
+        "share_text": health.share_text,
     }
 
 

@@ -4,9 +4,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from dealer_server.rules import dates
-from dealer_server.rules.incidents.health import is_degraded
+from dealer_server.rules.incidents.health import is_degraded, share_text
 from dealer_server.rules.incidents.incident import IDLE, WEIGHTS, Incident, harm, many, minutes
-from dealer_server.rules.money import percent
 
 COUNTED = 10_000
 LONG = timedelta(minutes=10)
@@ -72,7 +71,7 @@ def _degraded(supplier: Supplier) -> Incident | None:
     """Each call that failed made an order wait for a minute, or for the next supplier."""
     if not supplier.up or not is_degraded(supplier.answered, supplier.asked):
         return None
-    share = percent.tenths(supplier.answered, supplier.asked)
+    share = share_text(supplier.answered, supplier.asked)
     detail = f"{share} of {many(supplier.asked, 'call')} succeeded in the last 24 hours"
     hurt = WEIGHTS["SUPPLIER"] * (supplier.asked - supplier.answered)
     return Incident("SUPPLIER", supplier.code, "waiting", f"Supplier {supplier.code} is degraded", None, detail, hurt)

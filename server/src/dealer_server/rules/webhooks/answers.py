@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol, get_args
 
 from dealer_server.rules import axis
+from dealer_server.rules.incidents.health import share_text
 from dealer_server.rules.period import Period, starts
 from esim_dealer.wire.vocabulary import AttemptError
 
@@ -73,8 +74,8 @@ class History(NamedTuple):
 
     @property
     def rate(self) -> str:
-        """Rounded down, so that 100 % is all of them."""
-        return f"{1000 * self.accepted // max(self.attempts, 1) / 10:.1f}".removesuffix(".0") + " %"
+        """Of those that were accepted."""
+        return share_text(self.accepted, self.attempts)
 
 
 def history(found: Iterable[Alike], of: Period) -> History:

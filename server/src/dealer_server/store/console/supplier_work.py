@@ -10,7 +10,8 @@ import msgspec
 from dealer_server.db.by_tenant import rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.money import money, percent
+from dealer_server.rules.incidents.health import share_text
+from dealer_server.rules.money import money
 
 COUNTED_CALLS = 20_000
 COUNTED_UNITS = 1_000
@@ -74,7 +75,7 @@ class CallCounts(NamedTuple):
 
     @property
     def success_rate(self) -> str:
-        return percent.tenths(self.total - self.failed, self.total) or "–"
+        return share_text(self.total - self.failed, self.total)
 
 
 class CallHour(NamedTuple):

@@ -10,7 +10,7 @@ from dealer_server.console.operator.timeline import duration_text
 from dealer_server.console.shared.params import address
 from dealer_server.console.shared.rendering import many
 from dealer_server.rules.access import latency_histogram
-from dealer_server.rules.incidents.health import is_degraded
+from dealer_server.rules.incidents.health import is_degraded, share_text
 from dealer_server.rules.money import money
 from dealer_server.rules.period import DAY, HOUR, Period, change_text, grouped, starts
 from dealer_server.store.console.overview import Hour
@@ -163,7 +163,7 @@ def _webhooks(counted: Counted, of: Period) -> Figure:
         change = f"{'+' if points > 0 else '−'}{abs(points):.1f} points" if abs(points) >= 0.05 else "no change"
     return Figure(
         title="Webhooks accepted",
-        value=f"{1000 * answered // attempts / 10:g} %" if attempts else "–",
+        value=share_text(answered, attempts),
         href="/console/webhooks",
         change=change,
         degraded=is_degraded(answered, attempts),
