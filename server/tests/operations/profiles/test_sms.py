@@ -195,7 +195,7 @@ async def test_the_text_stands_in_no_log_and_is_sealed(
     logged = capfd.readouterr()
     assert TEXT not in logged.out + logged.err
     assert await tables_with(service, TEXT) == []
-    assert await tables_with(service, call["transactionId"]) == ["sms"], "the search finds what is there"
+    assert "sms" in await tables_with(service, call["transactionId"]), "the search finds what is there"
 
 
 async def test_the_text_goes_after_thirty_days_and_a_repeat_is_still_one(service: Service, dealer: ApiClient):
