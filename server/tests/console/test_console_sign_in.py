@@ -896,6 +896,13 @@ async def test_a_browser_that_comes_to_the_address_alone_is_led_to_the_console(v
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
 
 
+async def test_a_slash_at_the_end_of_an_address_leads_to_its_page(service: Service, visitor: Browser):
+    for path, page in (("/console/", "/console"), ("/console/orders/?status=FAILED", "/console/orders?status=FAILED")):
+        answer = await visitor.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (308, page)
+    assert (await visitor.get("/console//example.com//")).headers["location"] == "/console//example.com"
+
+
 @pytest.mark.parametrize(("path", "accept"), [("/", "*/*"), ("/", "application/json"), ("/x", "text/html")])
 async def test_any_other_unknown_path_stays_unknown(visitor: Browser, path: str, accept: str) -> None:
     answer = await visitor.get(path, Accept=accept)

@@ -55,6 +55,7 @@ class ConsoleApp(Starlette):
         site = Router(
             [
                 Route("/", _home),
+                Route("/console{path:path}/", _without_slash),
                 *sign_in.routes(),
                 *Invitations(parts, clock).routes(),
                 *Confirmations(parts, clock).routes(),
@@ -90,6 +91,12 @@ class ConsoleApp(Starlette):
 
 async def _home(_: Request) -> Response:
     return RedirectResponse(routing.HOME, 303)
+
+
+async def _without_slash(request: Request) -> Response:
+    """A page's address that was typed with a slash at its end."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(request.url.path.rstrip("/") + query, 308)
 
 
 async def _static(request: Request) -> Response:
