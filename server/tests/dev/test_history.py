@@ -53,14 +53,14 @@ def test_orders_fill_the_days_before_now_and_no_two_profiles_have_the_same_id():
 
 def test_dealers_were_told_of_plans_the_day_before_they_ended_and_of_each_top_up():
     orders = [lives.lived(order, n, NOW) for n, order in enumerate(history.sold(history.DEMO, PACKAGES, 30, NOW), 1)]
-    paid = payments.payments(history.DEMO, orders, NOW)
-    told = notices.told(7, orders, [], paid.topups, NOW)
+    topups = payments.payments(history.DEMO, orders, NOW - timedelta(days=30, hours=1), NOW)
+    told = notices.told(7, orders, [], topups, NOW)
     ending = {one.fact: at for at, one in told if one.notice_type == "PLANS_ENDING"}
     assert len(ending) == notices.DAYS and max(ending) == f"{NOW:%Y-%m-%d}"
     assert all(at.date() + timedelta(days=1) == datetime.fromisoformat(day).date() for day, at in ending.items())
     reviewed = {at for at, one in told if one.notice_type == "TOPUP_REVIEWED"}
     since = NOW - timedelta(days=notices.DAYS)
-    assert reviewed == {one.reviewed_at for one in paid.topups if one.reviewed_at and one.reviewed_at >= since} != set()
+    assert reviewed == {one.reviewed_at for one in topups if one.reviewed_at and one.reviewed_at >= since} != set()
 
 
 def test_every_folder_begins_with_the_same_business():
@@ -100,13 +100,13 @@ def test_esims_live_as_their_orders_ids_tell_and_in_every_way_there_is():
 def test_the_balance_pays_every_order_and_what_is_left_at_last_is_the_dealers(dealer: history.Dealer):
     sold = history.sold(dealer, PACKAGES, 30, NOW)
     orders = [lives.lived(one, number, NOW) for number, one in enumerate(sold, 1)]
-    begun, topups = payments.payments(dealer, orders, NOW)
+    topups = payments.payments(dealer, orders, NOW - timedelta(days=30, hours=1), NOW)
     approved = [(one.reviewed_at, one.amount) for one in topups if one.status == "APPROVED"]
     moves = [*approved, *((identity.created_at(one.order.order_id), -one.order.amount) for one in orders)]
     refunds = [(one.refund.settled_at, one.order.refund_amount) for one in orders if one.refund]
     moves += [(at, amount) for at, amount in refunds if at is not None]
     assert len(refunds) > len([at for at, _ in refunds if at is not None])
-    balance = begun
+    balance = 0
     for at, amount in sorted(moves):
         assert at <= NOW
         balance += amount

@@ -128,10 +128,10 @@ def _bundle_packages() -> list[Package]:
 
 
 def _bundle_terms(bundle: Bundle) -> tuple[Place, tuple[Plan, ...]]:
-    """The bundle with its cost, and what is sold for it."""
-    plans, cost = _BUNDLE_PLANS[: 8 if bundle.code in _FLAGSHIPS else 5], _pick(bundle.code, range(130, 280))
+    """The bundle with its cost, which rises with its countries, and what is sold for it."""
+    plans, cost = _BUNDLE_PLANS[: 8 if bundle.code in _FLAGSHIPS else 5], 140 + 2 * len(bundle.locations)
     if bundle.location_type == "GLOBAL":
-        plans, cost = _BUNDLE_PLANS, 430
+        plans = _BUNDLE_PLANS
     return Place(bundle.location_type, bundle.code, bundle.name, bundle.continent, bundle.locations, cost), plans
 
 
@@ -151,7 +151,7 @@ def _pick(key: str, choices: range) -> int:
 
 def _package(place: Place, plan: Plan) -> Package:
     code, name = f"{place.code}-{_plan_code(plan)}", f"{place.name} {_plan_name(plan)}"
-    cents = _cents(plan.cents * place.cost * _pick(code, range(97, 104)))
+    cents = _cents(plan.cents * place.cost)
     networks = tuple(operators.network(location) for location in place.locations)
     return Package(
         package_code=code,
@@ -188,8 +188,8 @@ def _package(place: Place, plan: Plan) -> Package:
 
 
 def _cents(price: int) -> int:
-    """A price in ten-thousandths of a cent, rounded half-up to the cent and kept within the list's ends."""
-    return min(max((price + 5_000) // 10_000, _LOWEST), _HIGHEST)
+    """A price in hundredths of a cent, rounded half-up to the cent and kept within the list's ends."""
+    return min(max((price + 50) // 100, _LOWEST), _HIGHEST)
 
 
 def _retail(cents: int) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from random import Random
-from typing import NamedTuple
 
 from dealer_server.dev.history import Dealer
 from dealer_server.rules.money import money
@@ -14,21 +13,16 @@ from dealer_server.store.wallets.topup import Topup
 REVIEWER = "operator"
 ASKED_AFTER, REVIEWED_AFTER = timedelta(minutes=20), timedelta(hours=4)
 """The money is low; it was asked for: at most so long."""
+BEGINS_AFTER = timedelta(minutes=30)
+"""Of the days: the first top-up is approved, before the first order."""
 WAITS = timedelta(hours=2)
 """Since when the last request of a dealer waits who has one that does."""
 MISTAKEN = timedelta(days=4)
 """How long ago that dealer asked for money that never came."""
 
 
-class Payments(NamedTuple):
-    """`begun`: the balance before the first order."""
-
-    begun: int
-    topups: Sequence[Topup]
-
-
-def payments(dealer: Dealer, orders: Sequence[PastOrder], now: datetime) -> Payments:
-    """So that the orders are paid, and the dealer's balance is left."""
+def payments(dealer: Dealer, orders: Sequence[PastOrder], since: datetime, now: datetime) -> Sequence[Topup]:
+    """So that the orders are paid, of a wallet that is empty before, and the dealer's balance is left."""
     chance, left, each = Random(dealer.seed), dealer.balance * money.SCALE, dealer.tops_up * money.SCALE
     moves = sorted(
         [(identity.created_at(one.order.order_id), -one.order.amount) for one in orders]
@@ -36,15 +30,14 @@ def payments(dealer: Dealer, orders: Sequence[PastOrder], now: datetime) -> Paym
     )
     spent = -sum(amount for _, amount in moves)
     count = max(spent // each, 0)
-    begun = balance = left + spent - count * each
-    topups: list[Topup] = []
+    balance = left + spent - count * each
+    topups = [_approved(_requested(dealer, balance, 0, since), since + BEGINS_AFTER)]
     for at, amount in moves:
         balance += amount
-        if balance <= left and len(topups) < count:
+        if balance <= left and len(topups) <= count:
             asked_at = min(at + chance.random() * ASKED_AFTER, now)
             reviewed_at = min(asked_at + chance.random() * REVIEWED_AFTER, now)
-            approved = _requested(dealer, each, len(topups), asked_at)
-            topups.append(approved._replace(status="APPROVED", reviewer=REVIEWER, reviewed_at=reviewed_at))
+            topups.append(_approved(_requested(dealer, each, len(topups), asked_at), reviewed_at))
             balance += each
     if dealer.asks and orders:
         missing = _requested(dealer, each, len(topups), now - MISTAKEN)
@@ -55,7 +48,11 @@ def payments(dealer: Dealer, orders: Sequence[PastOrder], now: datetime) -> Paym
             ),
             _requested(dealer, each * 2, len(topups) + 1, now - WAITS),
         ]
-    return Payments(begun, topups)
+    return topups
+
+
+def _approved(topup: Topup, at: datetime) -> Topup:
+    return topup._replace(status="APPROVED", reviewer=REVIEWER, reviewed_at=at)
 
 
 def _requested(dealer: Dealer, amount: int, number: int, at: datetime) -> Topup:

@@ -20,9 +20,10 @@ PARTNERS = ListForm("Partners", "PRICE", "0")
 OTHERS = (ListForm("Small shops", "PRICE", "8"),)
 DEALER = history.OTHERS[0]
 """Who has the list for partners."""
-_CHEAPER = ("20GB", "50GB")
-_DISCOUNT = 10  # percent
 _PLACES = ("ASIA-13", "BALKANS-10", "EU-35", "JP", "TH", "US")
+CHEAPER = tuple(f"{place}-{volume}-30D" for place in _PLACES for volume in ("20GB", "50GB"))
+"""What partners pay less for, where there is one."""
+_DISCOUNT = 10  # percent
 
 
 async def put(database: Database, packages: Mapping[str, Package], at: datetime) -> None:
@@ -37,8 +38,7 @@ async def put(database: Database, packages: Mapping[str, Package], at: datetime)
 
 
 def _prices(packages: Mapping[str, Package]) -> Mapping[str, str]:
-    codes = [f"{place}-{volume}-30D" for place in _PLACES for volume in _CHEAPER]
-    cents = {code: packages[code].price * (100 - _DISCOUNT) // 10_000 for code in codes if code in packages}
+    cents = {code: packages[code].price * (100 - _DISCOUNT) // 10_000 for code in CHEAPER if code in packages}
     return {code: money.text(price * 100, packages[code].currency) for code, price in cents.items()}
 
 

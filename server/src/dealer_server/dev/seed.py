@@ -87,7 +87,7 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
 
         async def create(connection: Connection) -> str:
             if since is None:
-                return (await _create(connection, opened, history.DEMO, [], 0)).app_key
+                return (await _create(connection, opened, history.DEMO, [])).app_key
             made = [
                 await _with_past(connection, opened, keys, dealer, packages, (since, now)) for dealer in history.ALL
             ]
@@ -131,22 +131,20 @@ async def _with_past(
     since, now = span
     sold = history.sold(dealer, packages, (now - since).days, now)
     orders = [lives.lived(order, number, now) for number, order in enumerate(sold, 1)]
-    begun, topups = payments.payments(dealer, orders, now)
-    made = await _create(connection, opened, dealer, orders, begun)
+    topups = payments.payments(dealer, orders, since, now)
+    made = await _create(connection, opened, dealer, orders)
     if dealer is history.DEMO:
         await set_brand_within(connection, made.tenant_id, DEMO_BRAND, "dev")
     entries = await past_orders.write(connection, keys, made.tenant_id, orders, topups, since)
     return made._replace(entries=entries, topups=topups)
 
 
-async def _create(
-    connection: Connection, opened: Settings, dealer: Dealer, orders: Sequence[PastOrder], begun: int
-) -> _Made:
-    """`begun`: the balance before the orders."""
+async def _create(connection: Connection, opened: Settings, dealer: Dealer, orders: Sequence[PastOrder]) -> _Made:
+    """Who has orders pays for them by top-ups."""
     terms = msgspec.structs.replace(
         DEMO_TERMS if dealer is history.DEMO else Terms(),
         name=dealer.name,
-        balance=money.text(begun if orders else dealer.balance * money.SCALE, "USD"),
+        balance=None if orders else money.text(dealer.balance * money.SCALE, "USD"),
     )
     created = await create_within(connection, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now)
     return _Made(dealer, int(created.tenant_id), created.app_key, orders)
@@ -194,9 +192,9 @@ def _review(topup: Topup, entry: Entry | None) -> dict[str, object]:
 
 
 def sold_packages() -> Mapping[str, Package]:
-    """The packages that made-up dealers buy and that made-up suppliers make."""
+    """The packages that made-up dealers buy or have a price of their own for: made-up suppliers make them."""
     packages = {package.package_code: package for package in catalogue.catalogue("test")}
-    return {code: packages[code] for code in history.POPULAR}
+    return {code: packages[code] for code in (*history.POPULAR, *price_lists.CHEAPER) if code in packages}
 
 
 async def move_suppliers(database: Database, opened: Settings, address: str) -> None:

@@ -109,8 +109,8 @@ def settled_text(history: History) -> str:
     if len(failed) == len(order.profiles):
         why = _why_failed(failed, _latest(history)).removeprefix(": ")
         why = why or "the supplier could not deliver it"
-        returned = f"{money.shown(order.refund_amount, order.currency)} returned to your wallet."
-        return f"{why[:1].upper()}{why[1:]}. {returned}"
+        returned = f"{money.shown(order.refund_amount, order.currency)} returned to your wallet"
+        return f"{why[:1].upper()}{why[1:]}. {returned if order.refund_amount else 'The refund is under way'}."
     if not ready:
         return "" if order.order_status == "REFUNDED" else "Refunded or cancelled"
     if order.recharges is not None:

@@ -46,13 +46,15 @@ async def of(
     first: str = "",
 ) -> Tabs:
     """The tabs of the list at this path. `counts`: how many presets list, by their names, and "All" of them; `most`: no
-    more are counted. A preset changes its own filter and keeps the others, which the list has below its tabs.
+    more are counted. A preset changes its own filter and keeps the others, which the list has below its tabs, and its order.
     `every`: what asks for all of them, where nothing asks for the preset `first`."""
-    used = {name: value for name, value in params.filters(context).items() if value}
+    typed = {name: value for name, value in params.filters(context).items() if value}
+    used = params.asked(context)
+    order = {name: value for name, value in typed.items() if name not in used}
     async with context.parts.database.connection() as connection:
         views = await kept.views(connection, context.user.user_id, path)
     saved = [
-        Tab(view.name, f"{path}?{view.query}", used == dict(parse_qsl(view.query)), view.view_id) for view in views
+        Tab(view.name, f"{path}?{view.query}", typed == dict(parse_qsl(view.query)), view.view_id) for view in views
     ]
     open_view = any(tab.current for tab in saved)
     own = {name for _, query in presets for name in query}
@@ -61,16 +63,16 @@ async def of(
     listed = {name: f"{count:,}{'+' if count == most > 0 else ''}" for name, count in told.items()}
     all_of = {**others, **(every or {})} if first else others
     shows_all = not open_view and used in (all_of, others) and (bool(used) or not first)
-    of_all = Tab("All", params.address(path, all_of), shows_all, listed=listed.get("All", ""))
+    of_all = Tab("All", params.address(path, all_of | order), shows_all, listed=listed.get("All", ""))
     tabs = [
         Tab(
             name,
-            params.address(path, others | query),
+            params.address(path, others | query | order),
             not open_view and (others | query == used or (name == first and not used)),
             listed=listed.get(name, ""),
         )
         for name, query in presets
     ]
     tabs.insert(1 if first else 0, of_all)
-    known = open_view or not used or used in [query for _, query in presets] or bool(first and used == every)
-    return Tabs(path, [*tabs, *saved], "" if known else urlencode(sorted(used.items())))
+    known = open_view or not typed or typed in [query for _, query in presets] or bool(first and typed == every)
+    return Tabs(path, [*tabs, *saved], "" if known else urlencode(sorted(typed.items())))

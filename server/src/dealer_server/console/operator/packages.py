@@ -56,7 +56,7 @@ async def packages(context: RequestContext) -> Html:
     margins = _margins(floor)
     order, today = params.order(context, PACKAGES, COLUMNS, "-sold"), day_of(context.now)
     since = recent.shown(today).first
-    asked = any(value for name, value in params.filters(context).items() if (name, value) != ("status", ALL))
+    asked = any(one != ("status", ALL) for one in params.asked(context).items())
     filters = _filters(query, margins, since)
     async with context.parts.database.connection() as connection:
         states = await console_packages.count_states(connection, filters, since)

@@ -156,10 +156,7 @@ def _calls(history: History) -> Iterator[Event]:
     for call in history.calls:
         if call in told:
             continue
-        facts = [
-            ("eSIM", _esim(history, call.profile_id)),
-            ("call", f"{call.position}.{call.number} {call.step}".strip()),
-        ]
+        facts = [("eSIM", _esim(history, call.profile_id))]
         if call.answered_at is not None:
             facts.append(("took", _took(call)))
         asked = not (call.outcome or "").startswith("SKIPPED")

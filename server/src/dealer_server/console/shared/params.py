@@ -87,6 +87,11 @@ def filters(context: RequestContext) -> dict[str, str]:
     return {name: value for name, value in context.query.items() if name not in ("before", "trail")}
 
 
+def asked(context: RequestContext) -> dict[str, str]:
+    """What the query asks for, in whichever order."""
+    return {name: value for name, value in filters(context).items() if value and name != "sort"}
+
+
 def pager(
     context: RequestContext,
     path: str,

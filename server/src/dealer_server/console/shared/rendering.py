@@ -76,10 +76,8 @@ def data_amount(count: int) -> str:
 
 
 def data_of(used: int, total: int) -> str:
-    """1.25 of 3 GB, 512 MB of 1 GB, 0 of 1 GB."""
-    left, right = data_amount(used), data_amount(total)
-    amount, _, unit = left.partition(" ")
-    return f"{amount if right.endswith(f' {unit}') else left} of {right}"
+    """1.25 GB of 3 GB, 512 MB of 1 GB, 0 of 1 GB."""
+    return f"{data_amount(used)} of {data_amount(total)}"
 
 
 def marked(text: str, asked: str) -> Markup:

@@ -270,10 +270,18 @@ def _plan_steps(times: ProfileTimes, esim: Profile | None) -> Iterator[tuple[dat
 
 def on_its_page(events: Iterable[Event], profile_id: int) -> list[Event]:
     """Events of one eSIM without its number, for its own page."""
+
+    def others(facts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [fact for fact in facts if fact != ("eSIM", str(profile_id))]
+
     return [
         event._replace(
             title=_without_number(event.title, profile_id),
-            repeats=[one._replace(title=_without_number(one.title, profile_id)) for one in event.repeats],
+            facts=others(event.facts),
+            repeats=[
+                one._replace(title=_without_number(one.title, profile_id), facts=others(one.facts))
+                for one in event.repeats
+            ],
         )
         for event in events
     ]

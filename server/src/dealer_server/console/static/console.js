@@ -300,7 +300,7 @@
   const reachable = () => { for (const box of all(".table-responsive")) if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; };
   // Rows that stand as cards say the name of each column; roles, as a browser forgets a table that is drawn otherwise.
   const named = (table) => {
-    const names = [...table.tHead.rows[0].cells].map((cell) => (cell.querySelector(".visually-hidden") ? "" : cell.textContent.replace(/[↑↓]/, "").trim().replace(/, [A-Z]{3}$/, "")));
+    const names = [...table.tHead.rows[0].cells].map((cell) => (cell.querySelector(".visually-hidden") ? "" : cell.dataset.short ?? cell.textContent.replace(/[↑↓]/, "").trim().replace(/, [A-Z]{3}$/, "")));
     table.role = "table";
     for (const row of table.rows) {
       row.role = "row";

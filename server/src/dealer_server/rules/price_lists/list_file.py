@@ -26,6 +26,13 @@ class Line(NamedTuple):
     price: int | None
     margin: int | None
 
+    @property
+    def change(self) -> int | None:
+        """By how much the price is above the dealer price, in hundredths of a percent of that."""
+        if self.price is None or not self.package.price:
+            return None
+        return percent.share(self.price - self.package.price, self.package.price)
+
 
 class Exceptions(NamedTuple):
     """What a file says: by packageCode the line, and the text of the cell, "" where the price follows the markup. With

@@ -1,23 +1,16 @@
-"""What do the dealers of each price list buy, and what do the packages that sell best cost them?"""
+"""What do the dealers of each price list buy?"""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
 from dealer_server import store
 from dealer_server.db.connection import Connection
-from dealer_server.operations.price_lists import show
-from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.price_lists.list_file import Line
-from dealer_server.rules.price_lists.price_list import PriceListTerms
 from dealer_server.rules.reports import recent, sums
 from dealer_server.rules.reports.sums import DaySums, Sums
 from dealer_server.store.catalogue.price_list import Payer
-from dealer_server.store.console import packages as console_packages
 from dealer_server.store.reports import report
 from dealer_server.store.reports.report import Filter
-
-SAMPLES = 3
 
 
 class ListSales(NamedTuple):
@@ -45,19 +38,3 @@ async def by_list(connection: Connection, today: date) -> Mapping[int | None, Li
         of: ListSales(dealers, sums.totals(one for dealer in dealers for one in bought.get(dealer.tenant_id, ())))
         for of, dealers in payers.items()
     }
-
-
-async def best_sellers(connection: Connection, today: date) -> list[Package]:
-    """SAMPLES of the last 30 days."""
-    rows = await report.grouped(connection, Filter(recent.shown(today)), ("package",), SAMPLES)
-    codes = dict.fromkeys(row.keys["package"] for row in rows)
-    known = await console_packages.by_code(connection, list(codes))
-    return [known[code] for code in codes if code in known]
-
-
-async def sample_lines(
-    connection: Connection, packages: Collection[Package], lists: Sequence[PriceListTerms]
-) -> Mapping[int, Sequence[Line]]:
-    """What these packages cost on each list, by its id."""
-    costs = await store.price_list.costs(connection, [package.package_code for package in packages])
-    return {terms.price_list_id: show.lines(packages, costs, terms) for terms in lists}

@@ -1,6 +1,6 @@
 """Price lists: the terms of each, what packages cost on it with the margin beside, its dealers, and its file."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
 from dealer_server import store
@@ -23,7 +23,6 @@ from dealer_server.operations.price_lists.change import ListForm
 from dealer_server.rules.money import percent
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.price_lists.effect import Effect
-from dealer_server.rules.price_lists.list_file import Line
 from dealer_server.rules.price_lists.price_list import PriceListTerms
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
@@ -34,7 +33,9 @@ from dealer_server.store.reports.report import Filter
 
 LISTS, LIST, NEW = "/console/price-lists", "/console/price-lists/{price_list_id}", "/console/price-lists/new"
 FORM_TEMPLATE = "operator/catalogue/price_list_new.html"
-PRESETS = (("Exceptions", {"only": "exceptions"}),)
+EXCEPTIONS = "Exceptions"
+PRESETS = ((EXCEPTIONS, {"only": "exceptions"}),)
+"""What a list has of its own stands first, where it has any."""
 ORDERS = ("name", "-cost", "-price", "-sold")
 """Of the packages of a list."""
 DEALERS = 200
@@ -43,12 +44,11 @@ FAULTS = 200
 
 
 class Row(NamedTuple):
-    """A list among others: `lines` are those of the best sellers."""
+    """A list among others."""
 
     terms: PriceListTerms
     rule: str
     sales: ListSales
-    lines: Sequence[Line]
 
     @property
     def revenue(self) -> int:
@@ -57,6 +57,7 @@ class Row(NamedTuple):
 
 COLUMNS: Mapping[str, Callable[[Row], Any]] = {
     "name": lambda row: (row.terms.name.lower(), row.terms.name),
+    "-exceptions": lambda row: (len(row.terms.exceptions), row.terms.name),
     "-dealers": lambda row: (len(row.sales.dealers), row.terms.name),
     "-revenue": lambda row: (row.revenue, row.terms.name),
 }
@@ -65,12 +66,9 @@ COLUMNS: Mapping[str, Callable[[Row], Any]] = {
 @page(LISTS, OPERATORS, "operator/catalogue/price_lists.html", MenuEntry("Price lists", "tag", 85))
 async def price_lists(context: RequestContext) -> Html:
     """The dealer price, which those without a list pay, is the last of them."""
-    today, bare = day_of(context.now), PriceListTerms(0, "", "PRICE", 0, context.now)
     async with context.parts.database.connection() as connection:
         found = await store.price_list.load(connection)
-        packages = await list_sales.best_sellers(connection, today)
-        lines = await list_sales.sample_lines(connection, packages, [*found, bare])
-        sales = await list_sales.by_list(connection, today)
+        sales = await list_sales.by_list(connection, day_of(context.now))
     nobody = ListSales((), {})
     order = params.order(context, LISTS, tuple(COLUMNS), "-revenue")
     rows = [
@@ -78,16 +76,13 @@ async def price_lists(context: RequestContext) -> Html:
             terms,
             price_list.rule(terms.basis, terms.markup_basis_points),
             sales.get(terms.price_list_id, nobody),
-            lines[terms.price_list_id],
         )
         for terms in found
     ]
     return Html(
         lists=order.sorted(rows, {name.removeprefix("-"): by for name, by in COLUMNS.items()}),
-        bare=Row(bare, "", sales.get(None, nobody), lines[0]),
-        packages=packages,
+        bare=sales.get(None, nobody),
         order=order,
-        cost_text=cost_text,
     )
 
 
@@ -116,7 +111,8 @@ async def show_list(context: RequestContext) -> Html:
         wanted = PackageFilter(text=params.text(query, "q"))
         excepted = wanted._replace(codes=list(terms.exceptions))
         counts = [await console_packages.count_packages(connection, one) for one in (wanted, excepted)]
-        only = query.get("only") == "exceptions"
+        first = EXCEPTIONS if terms.exceptions else ""
+        only = query.get("only") == "exceptions" or bool(first and not params.asked(context))
         rows = await console_packages.list_packages(
             connection,
             excepted if only else wanted,
@@ -145,7 +141,15 @@ async def show_list(context: RequestContext) -> Html:
         dealers=dealers,
         sales=sales.main if sales else None,
         text=wanted.text or "",
-        tabs=await tabs.of(context, home, PRESETS, dict(zip(("All", "Exceptions"), counts, strict=True))),
+        only=only,
+        tabs=await tabs.of(
+            context,
+            home,
+            PRESETS,
+            dict(zip(("All", EXCEPTIONS), counts, strict=True)),
+            every={"only": "all"},
+            first=first,
+        ),
         order=order,
         pager=params.pager(context, home, following, shown=len(packages), word="package", total=counts[only]),
         cost_text=cost_text,
