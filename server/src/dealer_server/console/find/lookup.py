@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from dealer_server.console.find import places
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import page
 from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.request_context import Html, RequestContext
+from dealer_server.store.console import packages as console_packages
 from dealer_server.store.search import lookup
 
 MOST, MOST_ON_PAGE = 12, 50
@@ -40,6 +42,19 @@ async def packages(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         found = await lookup.packages(connection, text, _most(context))
     return _html(context, "package", text, [(code, code, name, f"/console/packages/{code}") for code, name in found])
+
+
+@page("/console/lookup/places", OPERATORS, TEMPLATE)
+async def places_found(context: RequestContext) -> Html:
+    """By a part of the name, or by how the code begins."""
+    text = (params.text(context.query, "q") or "").rpartition("· ")[2]
+    async with context.parts.database.connection() as connection:
+        own = await console_packages.places(connection)
+    found = places.found(text, own, _most(context))
+    options = [
+        (one.label, one.name, " ".join((one.code, one.about)), f"/console/packages?region={one.code}") for one in found
+    ]
+    return _html(context, "place", text, options)
 
 
 def _most(context: RequestContext) -> int:

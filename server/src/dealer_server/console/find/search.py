@@ -35,11 +35,11 @@ def _shown(text: str, found: Found) -> Html:
 
 
 def _queue(context: RequestContext, text: str) -> str | None:
-    """The page of a refundNo, or the list that holds a topupNo and begins with it."""
+    """The page of a refundNo or topupNo; of a dealer the list that holds a topupNo and begins with it."""
     if identity.refund_id(text) is not None:
         return f"/console/refunds/{text}"
     if (topup_id := identity.topup_id(text)) is not None:
-        of_all = context.user.tenant_id is None
-        path = "/console/topups" if of_all else "/console/wallet/topups"
-        return params.address(path, {"status": "ALL" if of_all else "", "before": topup_id + 1})
+        if context.user.tenant_id is None:
+            return f"/console/topups/{text}"
+        return params.address("/console/wallet/topups", {"before": topup_id + 1})
     return None

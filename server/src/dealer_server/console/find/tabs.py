@@ -46,7 +46,7 @@ async def of(
     first: str = "",
 ) -> Tabs:
     """The tabs of the list at this path. `counts`: how many presets list, by their names, and "All" of them; `most`: no
-    more are counted. A preset changes its own filter and keeps the others, which the list has below its tabs, and its order.
+    more are counted. A preset changes its own filter and keeps the others, and the order of the list.
     `every`: what asks for all of them, where nothing asks for the preset `first`."""
     typed = {name: value for name, value in params.filters(context).items() if value}
     used = params.asked(context)

@@ -10,7 +10,7 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, OLDEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_FINANCE, OPERATORS
-from dealer_server.console.shared.request_context import Count, Download, Html, Redirect, RequestContext
+from dealer_server.console.shared.request_context import Count, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.topups import review as topup_review
 from dealer_server.rules.money import money
@@ -18,6 +18,7 @@ from dealer_server.rules.orders import identity
 from dealer_server.store.console import queues
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.queues import Queue, TopupRow
+from dealer_server.store.wallets import ledger
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ async def wanted(context: RequestContext) -> Wanted:
 
 More = Callable[[Connection, Sequence[T]], Awaitable[dict[str, Any]]]
 FILTERS = ("status", "dealer", "from", "to")
-TOPUPS = "/console/topups"
+TOPUPS, TOPUP = "/console/topups", "/console/topups/{number}"
 TOPUP_TABS = ("PENDING", "APPROVED", "REJECTED", "CANCELLED", "ALL")
 COLUMNS: Mapping[str, Callable[[TopupRow], str]] = {
     "topupNo": lambda row: identity.topup_no(row.topup_id),
@@ -110,6 +111,22 @@ async def topups(context: RequestContext) -> Html:
     )
 
 
+@page(TOPUP, OPERATORS, "operator/topup.html")
+async def topup(context: RequestContext) -> Html:
+    """One of them, with its entry of the wallet."""
+    topup_id = identity.topup_id(context.path["number"])
+    if topup_id is None:
+        raise NotFound
+    async with context.parts.database.connection() as connection:
+        this = (topup_id, topup_id + 1)
+        rows = await queues.topups(connection, None, None, 1, None, this, oldest_first=False)
+        if not rows:
+            raise NotFound
+        [row] = rows
+        entry = await ledger.of_topup(connection, row.tenant_id, topup_id)
+    return Html(topup=row, entry=entry)
+
+
 @download(f"{TOPUPS}.csv", OPERATORS, listing=True)
 async def export_topups(context: RequestContext) -> Download:
     asked = await wanted(context)
@@ -117,14 +134,14 @@ async def export_topups(context: RequestContext) -> Download:
     return exported(context, asked, "topups", TOPUP_TABS, queues.topups, lambda row: row.topup_id, COLUMNS)
 
 
-@action(f"{TOPUPS}/{{number}}/approve", OPERATOR_FINANCE)
+@action(f"{TOPUP}/approve", OPERATOR_FINANCE)
 async def approve_topup(context: RequestContext) -> Redirect:
     number = context.path["number"]
     await topup_review.approve_topup(context.parts.database, number, context.author, lambda: context.now)
     return Redirect(TOPUPS, f"{number} is approved and credited")
 
 
-@action(f"{TOPUPS}/{{number}}/reject", OPERATOR_FINANCE)
+@action(f"{TOPUP}/reject", OPERATOR_FINANCE)
 async def reject_topup(context: RequestContext) -> Redirect:
     number, reason = context.path["number"], context.form.get("reason", "")
     await topup_review.reject_topup(context.parts.database, number, reason, context.author, lambda: context.now)

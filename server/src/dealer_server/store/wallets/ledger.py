@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
-from dealer_server.db.rows import as_values
+from dealer_server.db.rows import as_value, as_values
 from dealer_server.store.orders.listing import Window
 from esim_dealer.wire.vocabulary import EntryType
 
@@ -51,6 +51,17 @@ async def page(connection: Connection, tenant_id: int, entry_filter: Filter, win
         window.offset,
     )
     return as_values(Entry, rows)
+
+
+async def of_topup(connection: Connection, tenant_id: int, topup_id: int) -> Entry | None:
+    """The credit of a top-up, None before it is approved."""
+    row = await connection.fetchrow(
+        "SELECT version, entry_type, amount, balance_after, NULL::bigint AS order_id, reference AS topup_id, created_at"
+        " FROM ledger_entry WHERE tenant_id = $1 AND entry_type = 'TOPUP' AND reference = $2",
+        tenant_id,
+        topup_id,
+    )
+    return as_value(Entry, row) if row else None
 
 
 async def count(connection: Connection, tenant_id: int, entry_filter: Filter) -> int:

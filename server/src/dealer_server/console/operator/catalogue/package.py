@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dealer_server import store
+from dealer_server.console.find import places
 from dealer_server.console.operator.suppliers.listing import call_counts, words_of
 from dealer_server.console.shared import params
 from dealer_server.console.shared.forms.confirmation import confirmed
@@ -142,10 +143,10 @@ def _list_text(terms: PriceListTerms, costed: bool, excepted: bool) -> str:
     """How a list comes to its price. Over a cost that is not known it is the dealer price."""
     if excepted:
         return "Price list, exception"
-    points = percent.shown(terms.markup_basis_points)
-    if terms.basis == "COST":
-        return f"Price list, {points} on cost" if costed else "Price list, dealer price: no cost known"
-    return f"Price list, {points} on dealer price"
+    if terms.basis == "COST" and not costed:
+        return "Price list, dealer price: no cost known"
+    rule = price_list.rule(terms.basis, terms.markup_basis_points)
+    return f"Price list, {rule[:1].lower()}{rule[1:]}"
 
 
 async def _sold(connection: Connection, package_code: str, now: datetime) -> Mapping[str, Sums]:
@@ -204,9 +205,10 @@ async def edit(context: RequestContext) -> Html:
 async def save(context: RequestContext) -> Answer:
     async with context.parts.database.connection() as connection:
         package = await _package(connection, context)
-    cells, code = _cells(context.form), package.package_code
+    code, before = package.package_code, importing.texts(package)
+    cells = _elsewhere(_cells(context.form), before)
     if context.form.get("do") == "preview":
-        return await _form(context, package, importing.texts(package) | cells)
+        return await _form(context, package, before | cells)
 
     async def write(allowed: bool) -> Answer:
         await edit_package.edit_package(
@@ -223,7 +225,17 @@ async def save(context: RequestContext) -> Answer:
     try:
         return await confirmed(context, EDIT.format(code=code), PACKAGE.format(code=code), write)
     except WrongFields as why:
-        return await _form(context, package, importing.texts(package) | cells, why.faults)
+        return await _form(context, package, before | cells, why.faults)
+
+
+_OF_THE_PLACE = ("locationName", "locationType", "continent", "locations", "networks")
+
+
+def _elsewhere(cells: Mapping[str, str], before: Mapping[str, str]) -> Mapping[str, str]:
+    """What another place is called and covers follows from it, where it was not typed too."""
+    if cells.get("locationCode") in (None, before["locationCode"]):
+        return cells
+    return dict(cells) | {name: "" for name in _OF_THE_PLACE if cells.get(name) == before[name]}
 
 
 class Effect(NamedTuple):
@@ -296,6 +308,7 @@ async def _form(
         400 if faults else 200,
         package=package,
         cells=dict.fromkeys(importing.NAMES, "") | dict(cells),
+        place=_place(package, cells.get("locationCode", "")),
         data=_data(cells.get("dataBytes", "")),
         data_units=DATA_UNITS,
         faults=faults or {},
@@ -311,10 +324,18 @@ async def _form(
 
 
 def _cells(form: Mapping[str, str]) -> dict[str, str]:
-    """The columns that a form has. The unit of its data may be typed too."""
+    """The columns that a form has. The unit of its data may be typed too; a place has its code, or its usual name."""
     cells = {name: form[name].strip() for name in importing.NAMES if name in form}
+    if "locationCode" in cells:
+        cells["locationCode"] = places.code_of(cells["locationCode"])
     amount, unit = cells.get("dataBytes", ""), form.get("dataUnit", "")
     return cells | {"dataBytes": amount + unit} if amount[-1:].isdigit() and unit in DATA_UNITS else cells
+
+
+def _place(package: Package | None, code: str) -> str:
+    """As the field shows it."""
+    known = package.location_name if package is not None and package.location_code == code else ""
+    return places.label_of(code, known)
 
 
 def _data(cell: str) -> Data:

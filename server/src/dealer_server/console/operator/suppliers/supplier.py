@@ -24,8 +24,8 @@ from dealer_server.operations.suppliers.configure import load_iccids, remove_sup
 from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.operations.suppliers.resolve import list_parked
 from dealer_server.rules import dates
-from dealer_server.rules.catalogue import margin
 from dealer_server.rules.money.money import fine_text
+from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
@@ -36,7 +36,7 @@ from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
 
 TEMPLATE = "operator/suppliers/supplier.html"
-CALLS, WAITING = 25, 25
+CALLS, WAITING, RUNS = 25, 25, 12
 HOURS = 24
 OUTAGE_DAYS, OUTAGES = 30, 50
 SPANS = (("Last hour", timedelta(hours=1)), ("Last 24 hours", timedelta(hours=24)))
@@ -109,7 +109,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         balance_text=fine_text,
         totals=totals,
         parked=await list_parked(parts.database, code),
-        calls=_runs(calls),
+        calls=_runs(calls)[:RUNS],
         timed=len(took),
         typical=median(took) if took else None,
         counts=counts,
@@ -126,7 +126,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         served_pages=params.pager(
             context, f"{SUPPLIERS}/{code}", following, shown=min(len(served), PAGE_SIZE), word="package"
         ),
-        share=margin.share,
+        margin=price_list.margin,
     )
 
 
