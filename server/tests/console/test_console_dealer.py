@@ -32,8 +32,11 @@ from dealer_server.operations.tenants.credentials import view_secret
 from dealer_server.operations.users import accounts
 from dealer_server.rules import refusal
 from dealer_server.rules.esim import qr
+from dealer_server.rules.notices.notice import NewNotice
+from dealer_server.rules.notices.samples import SAMPLES
 from dealer_server.rules.orders.bulk import BulkLine
 from dealer_server.store.console import dealer as console_dealer
+from dealer_server.store.notices import listing, outbox
 from dealer_server.store.orders import bulk
 from esim_dealer.webhook import verify
 from esim_dealer.wire.events import EVENTS
@@ -606,7 +609,7 @@ async def test_what_failed_is_sent_again_at_once(
     order_no = await failed_for_good(service, dealer, receiver)
     text = await developer.get("/console/webhooks?status=FAILED")
     count = re.search(r"Resend (\d) failed webhook", text)
-    assert count and "HTTP 500" in text and " ms</span>" in text, "what the endpoint said last"
+    assert count and "HTTP 500" in text and " ms</div>" in text, "what the endpoint said last"
     hours = re.search(r"Attempts by the hour in 24 hours: (\d+) delivered, (\d+) failed", text)
     assert hours and int(hours[2]) > 0 and f'class="tab-count">{count[1]}<' in text, "how the last day went"
     found = re.search(r'data-href="(/console/webhooks/\d+)"', text)
@@ -817,6 +820,10 @@ async def places(service: Service, dealer: ApiClient, stranger: ApiClient) -> tu
             bulk_id = await bulk.add(connection, client.tenant_id, "token", b"", [line], "test", clock.now())
         order = await bought(client)
         data: dict[str, Any] = (await client.post("/webhook/delivery/list")).data
+        prices = NewNotice(client.tenant_id, "PRICE_CHANGED", "terms:1", SAMPLES["PRICE_CHANGED"])
+        async with service.database.connection() as connection:
+            await outbox.add(connection, [prices], clock.now())
+            [told] = await listing.newest(connection, client.tenant_id, ["PRICE_CHANGED"], None, 1)
         made.append(
             {
                 "order_no": order["orderNo"],
@@ -826,6 +833,7 @@ async def places(service: Service, dealer: ApiClient, stranger: ApiClient) -> tu
                 "package_code": package_code,
                 "bulk_id": str(bulk_id),
                 "month": month,
+                "notice_id": str(told.notice_id),
             }
         )
     return made[0], made[1]

@@ -19,7 +19,7 @@ ON_THE_COORDINATOR = {
     *("console_form", "console_kept_form", "console_session", "console_try", "console_unsent_form", "console_user"),
     "console_view",
     *("dev_mail", "mail_confirmation", "password_reset", "search_page", "search_progress"),
-    *("notice", "notice_condition", "notice_content", "notice_delivery", "notice_setting", "notice_url"),
+    *("notice", "notice_condition", "notice_content", "notice_delivery", "notice_mark", "notice_setting", "notice_url"),
     *("overview_hour", "report_all", "report_day", "report_rebuild", "report_sum", "wallet_day"),
     *("refused_call", "refused_count", "served_call", "served_count", "call_hour", "tenant_change"),
     *("retention", "retention_cursor", "retention_postponed"),

@@ -290,11 +290,12 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
         (Own(days_left=0), ["Your balance lasts less than a day: as fast as you spent it in the last 7 days"]),
         (Own(secrets=[("shop", SIX)]), ["The previous AppSecret of shop ends"]),
         (
-            Own(ending=[Ending(date(2026, 11, 30), 1), Ending(date(2026, 12, 1), 12)]),
-            [
-                "1 plan ends on 30 Nov 2026: recharge where the package allows it, or sell another eSIM",
-                "12 plans end on 1 Dec 2026: recharge where the package allows it, or sell another eSIM",
-            ],
+            Own(ending=[Ending(date(2026, 11, 30), 1)]),
+            ["1 plan ends on 30 Nov 2026: recharge where the package allows it, or sell another eSIM"],
+        ),
+        (
+            Own(ending=[Ending(date(2026, 11, 21), 12), Ending(date(2026, 11, 20), 1_300)]),
+            ["1,300 plans end today, 12 tomorrow: recharge where the package allows it, or sell another eSIM"],
         ),
         (Own(refused=12), ["12 API calls were refused in the last 24 hours"]),
     ],

@@ -1,4 +1,4 @@
-"""What is a user told of, by which way, and what became of it? For operators and dealers alike."""
+"""What is a user told of, by which way, and what became of it? Settings for all; what was told for operators."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,8 @@ from dealer_server.store.notices.listing import Outcome
 
 NOTICES, ONE, SETTINGS = "/console/notices", "/console/notices/{notice_id}", "/console/notices/settings"
 MAILED = "Open the link sent to {}: notices go there once the address is confirmed"
-READERS = ("op:admin", "op:finance", "op:support", *DEALERS)
+OPERATOR_READERS = ("op:admin", "op:finance", "op:support")
+READERS = (*OPERATOR_READERS, *DEALERS)
 """Who is told of anything."""
 
 
@@ -36,11 +37,9 @@ _GROUPS: Mapping[str, Sequence[AnyNoticeType]] = {
     "Dealers": ("DEALER_LOW", "DEALER_FAILING"),
 }
 _SYMBOLS: Mapping[str, str] = {
-    **dict.fromkeys(("LOW_BALANCE", "TOPUP_REVIEWED", "TOPUP_WAITING", "DEALER_LOW"), "wallet"),
-    **dict.fromkeys(("RECEIVER_FAILING", "DEALER_FAILING"), "webhook"),
+    **dict.fromkeys(("TOPUP_WAITING", "DEALER_LOW"), "wallet"),
+    "DEALER_FAILING": "webhook",
     **dict.fromkeys(("REFUND_WAITING", "QUEUE_OLD"), "receipt-refund"),
-    "PRICE_CHANGED": "package",
-    "PLANS_ENDING": "clock",
     "SUPPLIER_DOWN": "alert-triangle",
     "STOCK_LOW": "package",
 }
@@ -70,15 +69,13 @@ class Row(NamedTuple):
     outcomes: Sequence[Outcome]
 
 
-@page(NOTICES, READERS, "account/notices.html", MenuEntry("Notices", "bell", 152))
+@page(NOTICES, OPERATOR_READERS, "account/notices.html", MenuEntry("Notices", "bell", 152))
 async def notices(context: RequestContext) -> Html:
     """What was told, the newest first."""
-    user, before = context.user, params.number(context.query, "before")
-    tenant_id, own = user.tenant_id or OPERATORS, types_of(user.full_role)
+    own, before = types_of(context.user.full_role), params.number(context.query, "before")
     async with context.parts.database.connection() as connection:
-        url = await recipients.url(connection, tenant_id)
-        found = await listing.newest(connection, tenant_id, own, before, PAGE_SIZE + 1)
-        known = await listing.outcomes(connection, tenant_id, [one.notice_id for one in found])
+        found = await listing.newest(connection, OPERATORS, own, before, PAGE_SIZE + 1)
+        known = await listing.outcomes(connection, OPERATORS, [one.notice_id for one in found])
     outcomes = defaultdict[int, list[Outcome]](list)
     for outcome in known:
         outcomes[outcome.notice_id].append(outcome)
@@ -90,7 +87,6 @@ async def notices(context: RequestContext) -> Html:
     return Html(
         rows=rows,
         symbols=_SYMBOLS,
-        url=url,
         mails=context.parts.settings.mails,
         pages=params.pager(context, NOTICES, following, shown=len(rows), word="notice"),
     )
@@ -117,23 +113,20 @@ async def choices(context: RequestContext) -> Html:
     )
 
 
-@page(ONE, READERS, "account/notice.html")
+@page(ONE, OPERATOR_READERS, "account/notice.html")
 async def notice(context: RequestContext) -> Html:
     """What it says, what it is about, and what became of it."""
-    tenant_id, notice_id = context.user.tenant_id or OPERATORS, params.path_number(context, "notice_id")
+    notice_id = params.path_number(context, "notice_id")
     async with context.parts.database.connection() as connection:
-        found = await listing.one(connection, tenant_id, types_of(context.user.full_role), notice_id)
-        outcomes = await listing.outcomes(connection, tenant_id, [notice_id])
+        found = await listing.one(connection, OPERATORS, types_of(context.user.full_role), notice_id)
+        outcomes = await listing.outcomes(connection, OPERATORS, [notice_id])
     if found is None:
         raise NotFound
-    plans = found.data["plans"] if found.notice_type == "PLANS_ENDING" else []
     return Html(
         notice=found,
         text=text_of(found.notice_type, found.data),
         label=_NAMES[found.notice_type],
         outcomes=outcomes,
-        plans=[(one, datetime.fromisoformat(one["planUseEndTime"])) for one in plans],
-        more=int(found.data["count"]) - len(plans) if plans else 0,
         mails=context.parts.settings.mails,
     )
 

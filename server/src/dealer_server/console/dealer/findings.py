@@ -1,7 +1,7 @@
 """What is wrong with a dealer's account and orders, for its own home page."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from dealer_server.console.shared import incidents as shown
 from dealer_server.console.shared.concern import Link
@@ -66,7 +66,7 @@ async def incidents(
         secrets=await _ending_secrets(connection, context) if may.secrets else (),
     )
     told = rules.own_incidents(found, own, context.now)
-    return shown.rows(told, lambda incident: _links(incident, may))
+    return shown.rows(told, lambda incident: _links(incident, may, own.ending, day_of(context.now)))
 
 
 async def _ending(connection: Connection, context: RequestContext) -> list[Ending]:
@@ -108,7 +108,7 @@ async def _latest_answer(connection: Connection, tenant_id: int) -> int | None:
     return attempts[-1].http_status if attempts else None
 
 
-def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
+def _links(incident: Incident, may: Permissions, ending: Sequence[Ending], today: date) -> Sequence[Link]:
     match incident.kind:
         case "RECEIVER" if may.secrets:
             return [Link("Failed webhooks", "/console/webhooks?status=FAILED"), Link("Webhooks", "/console/webhooks")]
@@ -125,7 +125,10 @@ def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
         case "TOPUPS":
             return [Link("Top-ups", "/console/wallet/topups")]
         case "PLANS" if may.money and may.secrets:  # an admin, whom the notice is for
-            return [Link("See the plans", f"/console/notices/{incident.subject}")]
+            return [
+                Link("See today's" if one.day == today else "See tomorrow's", f"/console/notices/{one.notice_id}")
+                for one in sorted(ending)
+            ]
         case "PLANS":
             return [Link("eSIMs in use", "/console/profiles?status=IN_USE")]
         case "CALLS" if may.secrets:

@@ -110,6 +110,7 @@ async def home(context: RequestContext) -> Html:
         today=recent.sums[-1],
         yesterday=recent.sums[-2],
         stretches=[rules.stretch(recent, days) for days in STRETCHES],
+        per_day=rules.per_day(recent),
         days_left=left if left is not None and left <= LASTS_DAYS else None,
         packages=packages,
         starts=[start_of(day) for day in recent.days],
@@ -167,7 +168,7 @@ async def _advised(connection: Connection, context: RequestContext) -> list[Advi
     keys = await credential.of_tenant(connection, context.tenant_id)
     if not access.ip_allow and any(key.status == "ACTIVE" and not key.ip_allow for key in keys):
         text = "An IP allowlist refuses calls from elsewhere, even with your AppSecret."
-        found.append(Advice("Set an IP allowlist", text, "/console/credentials", "Credentials"))
+        found.append(Advice("Set an IP allowlist", text, "/console/credentials", "Set up"))
     return found
 
 

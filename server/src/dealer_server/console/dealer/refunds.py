@@ -7,7 +7,7 @@ from dealer_server.console.dealer.timeline import refusal_text
 from dealer_server.console.find import dates, files, tabs
 from dealer_server.console.shared import params, words
 from dealer_server.console.shared.page import MenuEntry, download, page
-from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
+from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, SHORT_PAGE
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
@@ -42,7 +42,7 @@ async def refunds(context: RequestContext) -> Html:
     filtered = any(params.text(context.query, name) for name in ("status", "q", "from", "to"))
     async with context.parts.database.connection() as connection:
         if not faults:
-            found = await _read(connection, context, seen, PAGE_SIZE, oldest_first=not order.descending)
+            found = await _read(connection, context, seen, SHORT_PAGE, oldest_first=not order.descending)
             if not params.text(context.query, "q"):
                 amounts = await queues.refund_amounts(connection, context.tenant_id, _span(context))
         if not filtered and seen is None:

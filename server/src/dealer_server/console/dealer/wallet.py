@@ -57,7 +57,7 @@ async def wallet(context: RequestContext) -> Html:
         wallet=wallet,
         days_left=recent.days_left(wallet.available, spent),
         pace_days=recent.PACE_DAYS,
-        spent=recent.lately(spent),
+        per_day=recent.per_day(spent),
         version=versions.version_of(texts({"lowBalanceThreshold": terms["lowBalanceThreshold"]})),
         curve=curve(
             shown, [*balances, wallet.balance], wallet.low_balance_threshold or (low_limits[0] if low_limits else 0)

@@ -9,7 +9,7 @@ from dealer_server.console.shared import hours, params
 from dealer_server.console.shared.calls import blaming, call
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
-from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.params import PAGE_SIZE, SHORT_PAGE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
 from dealer_server.console.shared.rendering import indented, many
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
@@ -50,8 +50,8 @@ FILTERS: Mapping[str, tuple[DeliveryState, ...]] = {
 
 EXAMPLE_URL = b"https://api.example.com"
 """What addresses of the examples begin with."""
-MOST_RESENT, MOST_SHOWN = 50, 20_000
-"""Webhooks that one form sends again, and characters of a body on a page."""
+MOST_RESENT, MOST_SHOWN, WORST = 50, 20_000, 5
+"""Webhooks that one form sends again, characters of a body on a page, and failed ones that stand first."""
 WEBHOOKS, TEMPLATE = "/console/webhooks", "dealer/webhooks.html"
 
 
@@ -75,9 +75,11 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
     async with context.parts.database.connection() as connection:
         endpoint = await endpoints.find(connection, context.tenant_id)
         found = await _deliveries(connection, context)
-        ids = [delivery.delivery_id for delivery in found.rows]
+        worst = await _failed(connection, context)
+        rows = [*worst, *(row for row in found.rows if row not in worst)]
+        ids = [delivery.delivery_id for delivery in rows]
         attempts = await log.last_attempts(connection, context.tenant_id, ids)
-        order_ids = [delivery.order_id for delivery in found.rows]
+        order_ids = [delivery.order_id for delivery in rows]
         references = await orders.references(connection, context.tenant_id, order_ids)
         notice_url = await recipients.url(connection, context.tenant_id)
         incidents = await findings.of_receiver(connection, context)
@@ -100,7 +102,8 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         incidents=incidents,
         notice_url=notice_url,
         test_result=result,
-        deliveries=found.rows,
+        worst=worst,
+        deliveries=rows[len(worst) :],
         attempts=attempts,
         references=references,
         failed_count=min(failed, MOST_RESENT),
@@ -110,7 +113,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         event_text=event_text,
         status=params.one_of(context.query, "status", tuple(FILTERS)) or "",
         dates=dates.of(context, WEBHOOKS),
-        filtered=any(context.query.get(name) for name in ("order", "event", "status", "from", "to")),
+        filtered=_is_filtered(context),
         https=context.parts.callbacks.require_https,
     )
 
@@ -135,6 +138,18 @@ def _up_to(count: int) -> str:
     return f"{MOST_RESENT}+" if count > MOST_RESENT else str(count)
 
 
+def _is_filtered(context: RequestContext) -> bool:
+    return any(context.query.get(name) for name in ("order", "event", "status", "from", "to"))
+
+
+async def _failed(connection: Connection, context: RequestContext) -> Sequence[Delivery]:
+    """The newest that failed, which stand before all others where nothing is asked for."""
+    if _is_filtered(context) or context.query.get("before"):
+        return ()
+    failed = Filter(states=("FAILED",))
+    return (await dealer.list_deliveries(connection, context.tenant_id, Span(0, 2**53), failed, WORST)).rows
+
+
 async def _deliveries(connection: Connection, context: RequestContext) -> ListPage[Delivery]:
     """Those of one order are on one page, all of them. Else what was not needed is shown where it is asked for."""
     tenant_id = context.tenant_id
@@ -147,7 +162,7 @@ async def _deliveries(connection: Connection, context: RequestContext) -> ListPa
     span = Span(*await console_webhooks.ids_between(connection, start, end, context.now))
     wanted = Filter(event_type=event, states=FILTERS.get(status, NEEDED), start=start, end=end)
     span = span.until(params.number(context.query, "before"))
-    return await dealer.list_deliveries(connection, tenant_id, span, wanted, PAGE_SIZE)
+    return await dealer.list_deliveries(connection, tenant_id, span, wanted, SHORT_PAGE)
 
 
 @action(f"{WEBHOOKS}/url", DEALER_DEVELOPERS)

@@ -23,7 +23,7 @@ PRESETS: Mapping[str, str] = {
     "Waiting": "FULFILLING",
     "Delivered": "COMPLETED",
     "Failed": "FAILED",
-    "Refund pending": "REFUNDING",
+    "Being refunded": "REFUNDING",
     "Refunded": "REFUNDED",
 }
 """Tabs and the state that each lists; each order is in one of them (store/console/orders.py)."""

@@ -102,7 +102,7 @@ def _iccid_fault(typed: str | None) -> dict[str, str]:
 
 
 def _tab(state: State | None) -> str:
-    return "All" if state is None else "Refund pending" if state == "REFUNDING" else words.text(state)
+    return "All" if state is None else words.text(state)
 
 
 async def export(context: RequestContext, wanted: ProfileFilter, columns: Columns[ProfileRow] = COLUMNS) -> Download:

@@ -71,7 +71,8 @@ def page(
     listing: bool = False,
     within: str = "",
 ) -> Declaration:
-    """A page to read. Its view changes nothing, except that a look at a secret is recorded in the audit log."""
+    """A page to read. Its view changes nothing, except that a look at a secret is recorded in the audit log, and that
+    a notice which was opened is read."""
     return lambda view: Page("GET", path, roles, view, template, menu, listing, within)
 
 

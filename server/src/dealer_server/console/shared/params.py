@@ -17,6 +17,8 @@ from dealer_server.rules.orders import identity
 from dealer_server.store.audit import audit_log
 
 PAGE_SIZE = 50
+SHORT_PAGE = 20
+"""Of lists that stand below other parts of a page, or have two lines a row."""
 COUNTED = 10_000
 """Of a list that grows with orders no more rows are counted."""
 CREATED, NEWEST_FIRST, OLDEST_FIRST = ("-created",), "-created", "created"

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, get_args
 
 from dealer_server.console.shared import params
-from dealer_server.console.shared.params import PAGE_SIZE, Pager
+from dealer_server.console.shared.params import SHORT_PAGE, Pager
 from dealer_server.console.shared.request_context import Download, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.money import money
@@ -33,7 +33,7 @@ async def page_of(
 ) -> StatementPage:
     """`path`: of the page, `file`: of the same as CSV."""
     span = await _span(connection, context, wallet, tenant_id)
-    found = await dealer.entries(connection, tenant_id, span, _entry_type(context), PAGE_SIZE)
+    found = await dealer.entries(connection, tenant_id, span, _entry_type(context), SHORT_PAGE)
     pages = params.pager(context, path, found.next, shown=len(found.rows), word="entry")
     return StatementPage(found.rows, pages, params.address(file, params.filters(context)))
 

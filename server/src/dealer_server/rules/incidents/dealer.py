@@ -84,12 +84,7 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
     found += _answers(credited, "was credited", "were credited", "note", dealer.currency)
     found += [Incident("SECRET", key, "waiting", f"The previous AppSecret of {key} ends", at=at)
               for key, at in own.secrets]  # fmt: skip
-    found += [
-        Incident("PLANS", str(one.notice_id), "waiting",
-                 f"{many(one.plans, 'plan')} end{'s' * (one.plans == 1)} on {dates.day(one.day)}",
-                 detail="recharge where the package allows it, or sell another eSIM")
-        for one in own.ending
-    ]  # fmt: skip
+    found += _ending(own.ending, now)
     if own.in_review:
         text = (
             f"{many(own.in_review, 'refund')} {'waits' if own.in_review == 1 else 'wait'} for the operator's decision"
@@ -115,6 +110,20 @@ def _lasts(days: int | None) -> list[Incident]:
 def _worst_first(found: list[Incident]) -> list[Incident]:
     """Faults, then warnings, then notes."""
     return sorted(found, key=lambda one: ("fault", "waiting", "note").index(one.level))
+
+
+def _ending(days: Sequence[Ending], now: datetime) -> Iterator[Incident]:
+    """One for all: 1 plan ends today, 12 tomorrow."""
+    if days:
+        [first, *others] = sorted(days)
+        text = f"{many(first.plans, 'plan')} end{'s' * (first.plans == 1)} {_named(first.day, now)}"
+        text += "".join(f", {one.plans:,} {_named(one.day, now)}" for one in others)
+        detail = "recharge where the package allows it, or sell another eSIM"
+        yield Incident("PLANS", "", "waiting", text, detail=detail)
+
+
+def _named(day: date, now: datetime) -> str:
+    return {0: "today", 1: "tomorrow"}.get((day - now.date()).days, f"on {dates.day(day)}")
 
 
 def _answers(refunds: Sequence[Answered], one: str, several: str, level: Level, currency: str) -> Iterator[Incident]:

@@ -71,6 +71,11 @@ def lately(found: Recent) -> int:
     return rules.total(found.sums[-1 - PACE_DAYS : -1]).net
 
 
+def per_day(found: Recent) -> int:
+    """The same for a day, in whole hundredths."""
+    return lately(found) // (PACE_DAYS * 100) * 100
+
+
 def pace(today: date) -> Period:
     """The whole days whose pace counts."""
     return Period(today - PACE_DAYS * DAY, today - DAY)
