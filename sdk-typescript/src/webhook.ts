@@ -40,7 +40,16 @@ export interface Event {
 /** A verified notice (specification 6.8). One whose `noticeId` was seen before is a repetition. */
 export interface Notice {
   noticeType:
-    | ("LOW_BALANCE" | "TOPUP_REVIEWED" | "RECEIVER_FAILING" | "PRICE_CHANGED" | "PLANS_ENDING" | "TEST")
+    | (
+        | "LOW_BALANCE"
+        | "TOPUP_REVIEWED"
+        | "REFUND_REVIEWED"
+        | "RECEIVER_FAILING"
+        | "CREDENTIALS_CHANGED"
+        | "PRICE_CHANGED"
+        | "PLANS_ENDING"
+        | "TEST"
+      )
     | Later;
   noticeId: string;
   createTime: string;

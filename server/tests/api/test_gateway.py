@@ -561,7 +561,7 @@ async def test_who_is_disabled_is_refused_by_every_process_and_by_none_once_enab
         if what == "tenant":
             await service.change(client.tenant_id, status="DISABLED")
         else:
-            await credentials.disable_credential(service.database, client.app_key, "test")
+            await credentials.disable_credential(service.database, client.app_key, "test", clock.now)
         for one in clients:
             refused(await until("101006", lambda one=one: one.post("/health")), "101006", "operator")
         if what == "tenant":

@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 
+from dealer_server import clock
 from dealer_server.api.openapi import examples
 from dealer_server.api.routes import ROUTES, Route
 from dealer_server.operations.tenants import credentials
@@ -142,7 +143,7 @@ async def test_limits_and_disabling_hold_within_a_second(service: Service, owner
         await credentials.set_limits(service.database, client.app_key, limits, "test")
         await until(client, "101002")
         await until(client, "000000", **{"X-Forwarded-For": HERE})
-        await credentials.disable_credential(service.database, client.app_key, "test")
+        await credentials.disable_credential(service.database, client.app_key, "test", clock.now)
         await until(client, "101006", **{"X-Forwarded-For": HERE})
     async with service.client(owner) as first:
         assert (await first.post("/health")).code == "000000", "the others are as they were"

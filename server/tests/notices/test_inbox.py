@@ -83,3 +83,15 @@ async def test_marks_keep_few_and_a_notice_is_opened_once(service: Service, deal
         assert list((await marks.of_user(connection, ada.user_id)).opened) == list(range(before + 591, before + 600))
         await marks.read_to(connection, ada.user_id, 1)
         assert (await marks.of_user(connection, ada.user_id)).read_to == before + 590
+
+
+async def test_a_developer_is_told_what_became_of_an_app_key(service: Service, dealer: ApiClient):
+    async with signed_in(service, "developer", dealer.tenant_id) as own, signed_in(service) as admin:
+        home = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
+        for verb in ("reset", "disable", "disable", "enable"):
+            await admin.post(f"{home}/{verb}", {"password": admin.password})
+        page = await see(own, f"{INBOX}?kind=integration")
+        order = [page.index(f"{dealer.app_key} was {word}") for word in ("enabled", "disabled", "reset")]
+        assert order == sorted(order) and unread(page) == 3
+        [*_, path] = re.findall(r'href="(/console/notices/\d+)"', page)
+        assert "Previous AppSecret valid until" in await see(own, path)

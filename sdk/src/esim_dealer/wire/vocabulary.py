@@ -82,7 +82,16 @@ AttemptError = Literal[
     "INTERNAL",
 ]
 EndpointState = Literal["ACTIVE", "DISABLED", "NOT_SET"]
-NoticeType = Literal["LOW_BALANCE", "TOPUP_REVIEWED", "RECEIVER_FAILING", "PRICE_CHANGED", "PLANS_ENDING", "TEST"]
+NoticeType = Literal[
+    "LOW_BALANCE",
+    "TOPUP_REVIEWED",
+    "REFUND_REVIEWED",
+    "RECEIVER_FAILING",
+    "CREDENTIALS_CHANGED",
+    "PRICE_CHANGED",
+    "PLANS_ENDING",
+    "TEST",
+]
 Scope = Literal["read", "order", "money"]
 SmsStatus = Literal["PENDING", "SENT", "FAILED"]
 SmsFailReason = Literal["NOT_SENT", "UNKNOWN"]

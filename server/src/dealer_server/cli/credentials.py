@@ -121,7 +121,7 @@ async def disable_credential(app_key: str, *, as_json: AsJson = False, context: 
     """Refuse every call of an AppKey from now on."""
     from dealer_server.operations.tenants.credentials import disable_credential
 
-    await disable_credential(context.database, app_key, context.author)
+    await disable_credential(context.database, app_key, context.author, context.clock)
     print_result(as_json, {"appKey": app_key, "status": "DISABLED"}, f"{app_key} is disabled")
 
 
@@ -130,7 +130,7 @@ async def enable_credential(app_key: str, *, as_json: AsJson = False, context: C
     """Accept the calls of a disabled AppKey again."""
     from dealer_server.operations.tenants.credentials import enable_credential
 
-    await enable_credential(context.database, app_key, context.author)
+    await enable_credential(context.database, app_key, context.author, context.clock)
     print_result(as_json, {"appKey": app_key, "status": "ACTIVE"}, f"{app_key} is enabled")
 
 

@@ -29,9 +29,9 @@ READERS = (*OPERATOR_READERS, *DEALERS)
 
 
 _GROUPS: Mapping[str, Sequence[AnyNoticeType]] = {
-    "Money": ("LOW_BALANCE", "TOPUP_REVIEWED", "PRICE_CHANGED"),
+    "Money": ("LOW_BALANCE", "TOPUP_REVIEWED", "REFUND_REVIEWED", "PRICE_CHANGED"),
     "Customers": ("PLANS_ENDING",),
-    "Integration": ("RECEIVER_FAILING",),
+    "Integration": ("RECEIVER_FAILING", "CREDENTIALS_CHANGED"),
     "To review": ("TOPUP_WAITING", "REFUND_WAITING", "QUEUE_OLD"),
     "Supply": ("SUPPLIER_DOWN", "STOCK_LOW"),
     "Dealers": ("DEALER_LOW", "DEALER_FAILING"),

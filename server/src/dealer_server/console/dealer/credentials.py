@@ -153,7 +153,7 @@ async def revoke(context: RequestContext) -> Redirect:
     """Every call of it is refused from now on; only an operator can take that back."""
     key = await _load(context)
     await _manages_keys(context)
-    await operations.disable_credential(context.parts.database, key.app_key, context.author)
+    await operations.disable_credential(context.parts.database, key.app_key, context.author, lambda: context.now)
     return Redirect(KEYS, f"{key.app_key} is revoked")
 
 

@@ -21,17 +21,19 @@ from dealer_server.store.notices.outbox import Notice
 
 NOTICES, ONE = "/console/notices", "/console/notices/{notice_id}"
 KINDS: Mapping[str, tuple[str, Sequence[AnyNoticeType]]] = {
-    "money": ("Money", ("LOW_BALANCE", "TOPUP_REVIEWED", "PRICE_CHANGED")),
+    "money": ("Money", ("LOW_BALANCE", "TOPUP_REVIEWED", "REFUND_REVIEWED", "PRICE_CHANGED")),
     "customers": ("Customers", ("PLANS_ENDING",)),
-    "integration": ("Integration", ("RECEIVER_FAILING",)),
+    "integration": ("Integration", ("RECEIVER_FAILING", "CREDENTIALS_CHANGED")),
 }
 UNREAD = "unread"
 _SYMBOLS: Mapping[str, str] = {
     "LOW_BALANCE": "wallet",
     "TOPUP_REVIEWED": "wallet",
+    "REFUND_REVIEWED": "receipt-refund",
     "PRICE_CHANGED": "tag",
     "PLANS_ENDING": "clock",
     "RECEIVER_FAILING": "webhook",
+    "CREDENTIALS_CHANGED": "key",
 }
 
 

@@ -125,7 +125,7 @@ async def decide(context: RequestContext) -> Redirect:
     """Each by itself: one that somebody else has decided meanwhile keeps no other back. Raises OperatorError."""
     verdict, reason = _verdict(context.form), context.form.get("reason", "")
     if verdict == "reject":
-        require_reason(reason, "a rejection needs a reason, for the audit log")
+        require_reason(reason, "a rejection needs a reason: the dealer reads it")
     done, left = 0, list[str]()
     for number in params.picked(context.form, PICK, "refund"):
         try:

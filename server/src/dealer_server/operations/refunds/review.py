@@ -7,8 +7,11 @@ from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.operations.errors import OperatorError, require_reason
+from dealer_server.rules.money import money
+from dealer_server.rules.notices.notice import NewNotice
 from dealer_server.rules.orders import identity
 from dealer_server.store.audit.audit_log import record_act
+from dealer_server.store.notices import outbox
 from dealer_server.store.refunds.refund import Refund
 
 
@@ -27,7 +30,7 @@ async def approve_refund(database: Database, refund_no: str, author: str, clock:
 
 async def reject_refund(database: Database, refund_no: str, reason: str, author: str, clock: Clock) -> Refund:
     """Raises OperatorError."""
-    require_reason(reason, "a rejection needs a reason, for the audit log")
+    require_reason(reason, "a rejection needs a reason: the dealer reads it")
     return await _review(database, refund_no, reason, author, clock)
 
 
@@ -56,7 +59,25 @@ async def _review(database: Database, refund_no: str, reason: str | None, author
         if reason is not None:
             detail["reason"] = reason
         action = "refund.approve" if reason is None else "refund.reject"
+        currency = await store.refund.currency(connection, refund.tenant_id, refund.order_id)
+        amount = money.text(sum(line.amount for line in waiting), currency)
+        await outbox.add(connection, [_notice(after, waiting[0].profile_id, amount, currency, reason)], clock())
         await record_act(connection, author, action, refund.tenant_id, detail)
         return after
 
     return await database.run(work)
+
+
+def _notice(refund: Refund, first: int, amount: str, currency: str, reason: str | None) -> NewNotice:
+    """What the dealer is told of a review. `first`: a profile it decides about, `amount`: of all of them; `reason`
+    None: approved."""
+    data = {
+        "refundNo": identity.refund_no(refund.refund_id),
+        "orderNo": identity.order_no(refund.order_id),
+        "status": "APPROVED" if reason is None else "REJECTED",
+        "currency": currency,
+        "amount": amount,
+    }
+    if reason is not None:
+        data["rejectReason"] = reason
+    return NewNotice(refund.tenant_id, "REFUND_REVIEWED", f"refund:{refund.refund_id}:{first}", data)

@@ -1,7 +1,7 @@
 """How do AppKeys come about, and how are they limited, shown, reset, disabled and enabled? (specification 2.1)"""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +14,9 @@ from dealer_server.operations.audit.record_change import record_change
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.random_text import base62
 from dealer_server.rules.access import allowlist, scopes
+from dealer_server.rules.notices.notice import NewNotice
 from dealer_server.store.audit.audit_log import record_act
+from dealer_server.store.notices import outbox
 from dealer_server.store.tenants import credential as store
 from dealer_server.store.tenants import tenant
 from dealer_server.store.wallets import wallet
@@ -159,6 +161,8 @@ async def reset_secret(
         until = clock() + overlap
         assert await store.reset_secret(connection, app_key, tenant_id, version + 1, sealed, until)
         await tenant.touch(connection, tenant_id)
+        valid = {"previousUntil": f"{until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"} if overlap else {}
+        await _tell(connection, tenant_id, app_key, "RESET", until - overlap, **valid)
         before, after = {"secretVersion": version}, {"secretVersion": version + 1, "previousUntil": str(until)}
         await record_change(connection, author, "credentials.reset", tenant_id, {"appKey": app_key}, before, after)
         return secret
@@ -166,17 +170,17 @@ async def reset_secret(
     return await database.run(work)
 
 
-async def disable_credential(database: Database, app_key: str, author: str) -> None:
+async def disable_credential(database: Database, app_key: str, author: str, clock: Clock) -> None:
     """From now on every call with it is refused. Raises OperatorError."""
-    await _set_status(database, app_key, "DISABLED", "credentials.disable", author)
+    await _set_status(database, app_key, "DISABLED", "credentials.disable", author, clock)
 
 
-async def enable_credential(database: Database, app_key: str, author: str) -> None:
+async def enable_credential(database: Database, app_key: str, author: str, clock: Clock) -> None:
     """Calls with it are accepted again, with the same AppSecret. Raises OperatorError."""
-    await _set_status(database, app_key, "ACTIVE", "credentials.enable", author)
+    await _set_status(database, app_key, "ACTIVE", "credentials.enable", author, clock)
 
 
-async def _set_status(database: Database, app_key: str, status: str, action: str, author: str) -> None:
+async def _set_status(database: Database, app_key: str, status: str, action: str, author: str, clock: Clock) -> None:
     """Raises OperatorError."""
 
     async def work(connection: Connection) -> None:
@@ -185,7 +189,18 @@ async def _set_status(database: Database, app_key: str, status: str, action: str
             raise OperatorError(f"no credential {app_key!r}")
         tenant_id, before = credential
         await tenant.touch(connection, tenant_id)
+        if status != before:
+            change = "DISABLED" if status == "DISABLED" else "ENABLED"
+            await _tell(connection, tenant_id, app_key, change, clock())
         detail = {"appKey": app_key}
         await record_change(connection, author, action, tenant_id, detail, {"status": before}, {"status": status})
 
     await database.run(work)
+
+
+async def _tell(connection: Connection, tenant_id: int, app_key: str, change: str, now: datetime, **more: str) -> None:
+    """The dealer is told what became of its AppKey."""
+    found = await _found(connection, app_key)
+    data = {"appKey": app_key, "name": found.name, "change": change, **more}
+    fact = f"{app_key}:{change}:{now.isoformat()}"
+    await outbox.add(connection, [NewNotice(tenant_id, "CREDENTIALS_CHANGED", fact, data)], now)

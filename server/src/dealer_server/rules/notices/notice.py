@@ -21,7 +21,9 @@ OPERATORS = 0
 ROLES: Mapping[AnyNoticeType, tuple[str, ...]] = {
     "LOW_BALANCE": ("dealer:admin", "dealer:finance"),
     "TOPUP_REVIEWED": ("dealer:admin", "dealer:finance"),
+    "REFUND_REVIEWED": ("dealer:admin", "dealer:finance"),
     "RECEIVER_FAILING": ("dealer:admin", "dealer:developer"),
+    "CREDENTIALS_CHANGED": ("dealer:admin", "dealer:developer"),
     "PRICE_CHANGED": ("dealer:admin", "dealer:developer", "dealer:finance"),
     "PLANS_ENDING": ("dealer:admin",),
     "SUPPLIER_DOWN": ("op:admin", "op:support"),

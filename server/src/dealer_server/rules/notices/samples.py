@@ -20,7 +20,16 @@ SAMPLES: Mapping[AnyNoticeType, Mapping[str, Any]] = {
         "transactionId": "top-1",
         "balance": "548.20",
     },
+    "REFUND_REVIEWED": {
+        "refundNo": "R100000001",
+        "orderNo": "D100000001",
+        "status": "REJECTED",
+        "currency": "USD",
+        "amount": "4.20",
+        "rejectReason": "the eSIM was used",
+    },
     "RECEIVER_FAILING": _FAILING,
+    "CREDENTIALS_CHANGED": {"appKey": "ak_test_1", "name": "Web shop", "change": "RESET", "previousUntil": _AT},
     "PRICE_CHANGED": {
         "count": 1,
         "currency": "USD",

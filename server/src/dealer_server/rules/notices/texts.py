@@ -23,7 +23,9 @@ LABELS: Mapping[AnyNoticeType, tuple[str, str]] = {
         "Below your threshold, or below 25 % and 10 % of the balance after your last top-up.",
     ),
     "TOPUP_REVIEWED": ("Top-up reviewed", "A top-up was approved or rejected."),
+    "REFUND_REVIEWED": ("Refund reviewed", "The operator approved or rejected a refund that was in review."),
     "RECEIVER_FAILING": ("Endpoint failing", "Your callback URL does not accept webhooks."),
+    "CREDENTIALS_CHANGED": ("AppKey changed", "An AppSecret was reset, or an AppKey was disabled or enabled."),
     "PRICE_CHANGED": ("Price changed", "Your price of a package has changed."),
     "PLANS_ENDING": ("Plans ending", "Plans of your customers end tomorrow without a recharge."),
     "SUPPLIER_DOWN": ("Supplier down", "A supplier does not answer or refuses all calls."),
@@ -127,6 +129,39 @@ def _topup_reviewed(data: Mapping[str, Any]) -> Text:
         "/console/wallet/topups",
         "Open the top-ups",
         urgent=not approved,
+    )
+
+
+def _refund_reviewed(data: Mapping[str, Any]) -> Text:
+    amount, approved = _amount(data["amount"], data["currency"]), data["status"] == "APPROVED"
+    reason = [("Reason", plain(data["rejectReason"]))] if data.get("rejectReason") else []
+    return Text(
+        f"Refund {'approved' if approved else 'rejected'}: {amount}",
+        "It is credited to your wallet." if approved else "Nothing was credited.",
+        [("Refund", plain(data["refundNo"])), ("Order", plain(data["orderNo"])), *reason],
+        f"/console/orders/{quote(plain(data['orderNo']), safe='')}",
+        "Open the order",
+        urgent=not approved,
+    )
+
+
+def _credentials_changed(data: Mapping[str, Any]) -> Text:
+    key = plain(data["name"], 80) or plain(data["appKey"])
+    change = str(data["change"])
+    said = {
+        "RESET": (f"AppSecret of {isolated(key)} was reset", "Calls and webhooks use the new one."),
+        "DISABLED": (f"AppKey {isolated(key)} was disabled", "Its calls are refused."),
+        "ENABLED": (f"AppKey {isolated(key)} was enabled", "Its calls are accepted again."),
+    }
+    subject, sentence = said.get(change, (f"AppKey {isolated(key)} was changed", ""))
+    until = [("Previous AppSecret valid until", _time(data["previousUntil"]))] if data.get("previousUntil") else []
+    return Text(
+        subject,
+        f"{sentence} If this was not you, tell your operator.".strip(),
+        [("AppKey", plain(data["appKey"])), *until],
+        "/console/credentials",
+        "Open the credentials",
+        urgent=change == "DISABLED",
     )
 
 
@@ -291,7 +326,9 @@ def _time(text: object) -> str:
 _TEXTS: Mapping[str, Callable[[Mapping[str, Any]], Text]] = {
     "LOW_BALANCE": _low_balance,
     "TOPUP_REVIEWED": _topup_reviewed,
+    "REFUND_REVIEWED": _refund_reviewed,
     "RECEIVER_FAILING": _receiver_failing,
+    "CREDENTIALS_CHANGED": _credentials_changed,
     "PRICE_CHANGED": _price_changed,
     "PLANS_ENDING": _plans_ending,
     "SUPPLIER_DOWN": _supplier_down,

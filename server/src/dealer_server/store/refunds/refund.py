@@ -384,6 +384,15 @@ async def by_id(connection: Connection, refund_id: int) -> Refund | None:
     return (await _with_lines(connection, [row]))[0] if row else None
 
 
+async def currency(connection: Connection, tenant_id: int, order_id: int) -> str:
+    """Of the order, so of its refunds."""
+    row = await connection.fetchrow(
+        "SELECT currency FROM orders WHERE tenant_id = $1 AND order_id = $2", tenant_id, order_id
+    )
+    assert row is not None, "a refund has an order"
+    return row["currency"]
+
+
 async def listed(connection: Connection, tenant_id: int | None, status: str | None, limit: int) -> list[Refund]:
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM refund WHERE ($1::bigint IS NULL OR tenant_id = $1)"

@@ -109,12 +109,12 @@ async def reset(context: RequestContext) -> Redirect:
 @action(f"{KEY}/disable", OPERATOR_ADMINS)
 async def disable(context: RequestContext) -> Redirect:
     dealer, key = await _load(context)
-    await credentials.disable_credential(context.parts.database, key.app_key, context.author)
+    await credentials.disable_credential(context.parts.database, key.app_key, context.author, lambda: context.now)
     return Redirect(dealers.home(dealer), f"{key.app_key} is disabled")
 
 
 @action(f"{KEY}/enable", OPERATOR_ADMINS)
 async def enable(context: RequestContext) -> Redirect:
     dealer, key = await _load(context)
-    await credentials.enable_credential(context.parts.database, key.app_key, context.author)
+    await credentials.enable_credential(context.parts.database, key.app_key, context.author, lambda: context.now)
     return Redirect(dealers.home(dealer), f"{key.app_key} is enabled")
