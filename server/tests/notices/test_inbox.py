@@ -67,7 +67,8 @@ async def test_kinds_are_listed_apart_and_plans_that_have_ended_in_one_line(serv
         page = await see(ada)
         assert "9 plans ended" in page and "Low balance" in page and page.count("notice-more") == 1
         customers = await see(ada, f"{INBOX}?kind=customers")
-        assert "9 plans ended" not in customers and customers.count("Unread: ") == 4 and "Low balance" not in customers
+        assert "9 plans ended" not in customers and "3 plans ended on" in customers
+        assert customers.count("Unread: ") == 4 and "Low balance" not in customers
         assert "Low balance" in await see(ada, f"{INBOX}?kind=money")
         assert "No such notices" in await see(ada, f"{INBOX}?kind=integration")
 

@@ -134,7 +134,11 @@ def _row(one: Notice, unread: bool, failed: Sequence[Outcome], today: date) -> R
     text = text_of(one.notice_type, one.data)
     level = "fault" if text.urgent else "note"
     if one.notice_type == "PLANS_ENDING":
-        level = "waiting" if date.fromisoformat(one.data["date"]) >= today else "past"
+        day = date.fromisoformat(one.data["date"])
+        level = "waiting" if day >= today else "past"
+        if level == "past":
+            ended = f"{many(int(one.data['count']), 'plan')} ended on {dates.day(day)}"
+            text = text._replace(subject=ended, sentence="")
     return Row(one, text, _SYMBOLS.get(one.notice_type, "bell"), level, unread, failed)
 
 
