@@ -23,6 +23,15 @@ def acting_at(moment: datetime | None) -> Iterator[None]:
         at.reset(token)
 
 
+@contextmanager
+def acting_from(address: str) -> Iterator[None]:
+    token = source.set(address)
+    try:
+        yield
+    finally:
+        source.reset(token)
+
+
 class Actor(NamedTuple):
     """Who acts, from where, and why: carried with a request that is executed in a batch with others."""
 

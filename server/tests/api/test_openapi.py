@@ -15,12 +15,12 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from dealer_server.api.openapi import examples, generator, schemas
 from dealer_server.api.openapi.examples import Example
-from dealer_server.api.result_codes import STATUS
 from dealer_server.api.routes import ROUTES, Route
 from dealer_server.dev import catalogue
 from dealer_server.rules import refusal
 from dealer_server.rules.orders import order, priced_lines
 from dealer_server.rules.orders.priced_lines import Offer
+from dealer_server.rules.result_codes import STATUS
 from esim_dealer.wire import calls, envelope, signing
 from esim_dealer.wire import operations as wire
 from esim_dealer.wire.snapshot import Snapshot

@@ -10,7 +10,6 @@ import pytest
 
 from dealer_server.api import authenticate, parameters
 from dealer_server.api.openapi import examples
-from dealer_server.api.result_codes import RESULT_CODES
 from dealer_server.dev import catalogue as dev_catalogue
 from dealer_server.operations.catalogue import catalogue
 from dealer_server.operations.catalogue.list_packages import parse_filter
@@ -29,6 +28,7 @@ from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.order import ExistingOrder
 from dealer_server.rules.orders.priced_lines import Offer
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.result_codes import RESULT_CODES
 from dealer_server.rules.webhooks import change_hints, endpoint
 from esim_dealer.wire import calls, envelope
 from esim_dealer.wire.events import EVENTS

@@ -23,7 +23,6 @@ import pytest
 
 from dealer_server import clock
 from dealer_server.api.refused_calls import CallLog
-from dealer_server.api.result_codes import RESULT_CODES
 from dealer_server.console import routing
 from dealer_server.console.shared.api_log import words
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -35,6 +34,7 @@ from dealer_server.rules.esim import qr
 from dealer_server.rules.notices.notice import NewNotice
 from dealer_server.rules.notices.samples import SAMPLES
 from dealer_server.rules.orders.bulk import BulkLine
+from dealer_server.rules.result_codes import RESULT_CODES
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.notices import listing, outbox
 from dealer_server.store.orders import bulk

@@ -15,6 +15,7 @@ from dealer_server.dev import calls, catalogue, history, lives, notices, payment
 from dealer_server.dev.run import Demo
 from dealer_server.rules.lifecycle.use import USES, use
 from dealer_server.rules.money import money
+from dealer_server.rules.notices.notice import OPERATORS
 from dealer_server.rules.orders import identity
 from dealer_server.store.past.orders import PastOrder
 from support.api_client import ApiClient
@@ -55,12 +56,14 @@ def test_dealers_were_told_of_plans_the_day_before_they_ended_and_of_each_top_up
     orders = [lives.lived(order, n, NOW) for n, order in enumerate(history.sold(history.DEMO, PACKAGES, 30, NOW), 1)]
     topups = payments.payments(history.DEMO, orders, NOW - timedelta(days=30, hours=1), NOW)
     told = notices.told(7, orders, [], topups, NOW)
-    ending = {one.fact: at for at, one in told if one.notice_type == "PLANS_ENDING"}
+    ending = {one.notice.fact: one.at for one in told if one.notice.notice_type == "PLANS_ENDING"}
     assert len(ending) == notices.DAYS and max(ending) == f"{NOW:%Y-%m-%d}"
     assert all(at.date() + timedelta(days=1) == datetime.fromisoformat(day).date() for day, at in ending.items())
-    reviewed = {at for at, one in told if one.notice_type == "TOPUP_REVIEWED"}
+    reviewed = {one.at for one in told if one.notice.notice_type == "TOPUP_REVIEWED"}
     since = NOW - timedelta(days=notices.DAYS)
     assert reviewed == {one.reviewed_at for one in topups if one.reviewed_at and one.reviewed_at >= since} != set()
+    asked = [one for one in told if one.notice.tenant_id == OPERATORS]
+    assert asked and all(one.ended_at and one.ended_at > one.at for one in asked), "the operator has reviewed them"
 
 
 def test_every_folder_begins_with_the_same_business():
@@ -143,7 +146,7 @@ async def test_dev_begins_with_it_and_goes_on_from_there(folder: Path):
             env = environment(None) | said.env
             listed = await run("tenant", "list", "--json", env=env)
             tenants = {one["name"]: one["tenantId"] for one in map(json.loads, listed.out.splitlines())}
-            for dealer in history.OTHERS:  # who receive webhooks, at another port since the second start
+            for dealer in history.OTHERS:  # who receive webhooks
                 given = ("--tenant", tenants[dealer.name], "--state", "DELIVERED", "--since", "8h", "--yes", "--wait")
                 resent = await run("webhook", "resend", *given, env=env)
                 assert resent.status == 0, resent.out
@@ -155,11 +158,12 @@ async def test_dev_begins_with_it_and_goes_on_from_there(folder: Path):
             assert len(attempts) > 10 and set(attempts) == {200}
             [(minutes,)] = await _fetch(said.env["DATABASE_URL"], "SELECT count(*) FROM api_minute WHERE process = 0")
             assert minutes > 20  # those of the last two days are kept
+            acts = "SELECT count(*) FROM audit_log WHERE action = 'supplier.set'"
+            assert await _fetch(said.env["DATABASE_URL"], acts) == [(2,)], "the second start changes no supplier"
     assert counted[1] == counted[0] + 2 > 20
 
 
 async def _bought_of_a_supplier(client: ApiClient) -> None:
-    """One that listens at another port since the second start."""
     code = history.POPULAR[0]
     price = money.text(PACKAGES[code].price, "USD")
     placed = await client.order(items=[{"packageCode": code, "quantity": 1, "price": price}], amount=price)

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dealer_server.api.result_codes import RESULT_CODES
 from dealer_server.api.rt import errors as rt
 from dealer_server.docs_site import contents, markdown
+from dealer_server.rules.result_codes import RESULT_CODES
 from esim_dealer.wire.events import EVENTS
 from esim_dealer.wire.operations import OPERATIONS
 from support.docs_site.pages import FILES, MADE, PAGES

@@ -11,11 +11,11 @@ import pytest
 
 from dealer_server.api import authenticate, replies
 from dealer_server.api.openapi import generator
-from dealer_server.api.result_codes import STATUS
 from dealer_server.api.routes import ROUTES, Route
 from dealer_server.dev import catalogue as generate
 from dealer_server.rules import refusal
 from dealer_server.rules.delivery import delivery
+from dealer_server.rules.result_codes import STATUS
 from dealer_server.rules.webhooks import backoff
 from esim_dealer import operations as sdk_operations
 from esim_dealer.wire import calls, signing, vocabulary

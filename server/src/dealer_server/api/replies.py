@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from dealer_server.api.result_codes import STATUS
 from dealer_server.rules import refusal
 from dealer_server.rules.access.rate_limit import Allowance
+from dealer_server.rules.result_codes import STATUS
 from esim_dealer.wire import envelope
 from esim_dealer.wire.vocabulary import ResultCode
 

@@ -11,6 +11,7 @@ import msgspec
 from dealer_server.dev import operators
 from dealer_server.rules.catalogue.countries import BUNDLES, COUNTRIES, Bundle
 from dealer_server.rules.catalogue.package import (
+    ALWAYS_SOLD_OUT,
     GB,
     MB,
     SUPPLIED_FIELDS,
@@ -238,7 +239,7 @@ _SCRIPTS = {
     "TEST-DELAY": "delivered after 5 s",
     "TEST-PARTIAL": "the first half at once, the rest after 10 s",
     "TEST-FAIL": "fails for good: FAILED, then the automatic refund",
-    "TEST-STOCKOUT": "200011 at order time",
+    ALWAYS_SOLD_OUT: "200011 at order time",
     "TEST-ASYNC": "cancel and refund are asynchronous, done after 3 s",
     "TEST-REVIEW": "a refund waits for an operator",
     "TEST-REJECT": "a refund is accepted as REFUNDING, then rejected after 3 s",
@@ -255,7 +256,7 @@ def scripted() -> list[Package]:
 def _scripted() -> list[Package]:
     """TEST-STOCKOUT is sold from a stock that is never loaded."""
     return [
-        _sample(code, f"Test: {script}.", 180, "stock" if code == "TEST-STOCKOUT" else "simulated")
+        _sample(code, f"Test: {script}.", 180, "stock" if code == ALWAYS_SOLD_OUT else "simulated")
         for code, script in _SCRIPTS.items()
     ]
 

@@ -10,7 +10,7 @@ from dealer_server.rules.orders import identity
 from dealer_server.store.past.orders import PastOrder
 from dealer_server.store.wallets.topup import Topup
 
-REVIEWER = "operator"
+REVIEWER = "console:operator"
 ASKED_AFTER, REVIEWED_AFTER = timedelta(minutes=20), timedelta(hours=4)
 """The money is low; it was asked for: at most so long."""
 BEGINS_AFTER = timedelta(minutes=30)

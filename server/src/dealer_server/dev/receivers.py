@@ -1,12 +1,15 @@
 """Where made-up dealers receive their webhooks: a server on a port of its own, while `dealer-server dev` runs. It
-accepts them all, but of some dealers not each first attempt.
+accepts them all, but of some dealers not each first attempt. A data folder keeps the port, so that no start changes
+the URLs of dealers and suppliers.
 """
 
 import re
+import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
 from aiohttp import web
 
@@ -50,8 +53,10 @@ def _refuses(dealer: Dealer, delivery_id: int, number: int) -> bool:
 
 
 @asynccontextmanager
-async def running(dealers: Sequence[Dealer], routes: Sequence[web.RouteDef] = ()) -> AsyncIterator[str]:
-    """Gives its address. `routes`: what it answers besides."""
+async def running(
+    dealers: Sequence[Dealer], routes: Sequence[web.RouteDef] = (), port_file: Path | None = None
+) -> AsyncIterator[str]:
+    """Gives its address. `routes`: what it answers besides. `port_file`: holds the port between starts."""
     by_seed = {str(dealer.seed): dealer for dealer in dealers}
 
     async def receive(request: web.Request) -> web.Response:
@@ -70,11 +75,24 @@ async def running(dealers: Sequence[Dealer], routes: Sequence[web.RouteDef] = ()
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
-        bound = sockets.bind(HOST, 0)
+        bound = _bound(port_file)
         await web.SockSite(runner, bound).start()
         yield f"http://{sockets.address_text(bound)}"
     finally:
         await runner.cleanup()
+
+
+def _bound(port_file: Path | None) -> socket.socket:
+    """The port of the last start, or another one where that is taken."""
+    kept = port_file.read_text() if port_file and port_file.exists() else ""
+    bound = None
+    if kept.isdecimal():
+        with suppress(OSError):
+            bound = sockets.bind(HOST, int(kept))
+    bound = bound or sockets.bind(HOST, 0)
+    if port_file:
+        port_file.write_text(f"{bound.getsockname()[1]}")
+    return bound
 
 
 def of(dealer: Dealer, address: str, now: datetime) -> PastReceiver | None:
@@ -90,8 +108,7 @@ def url(address: str, dealer: Dealer) -> str:
 
 
 async def move(database: Database, dealers: Sequence[tuple[Dealer, int]], address: str, clock: Clock) -> None:
-    """Each start has another port: dealers, given with their tenant_ids, who received at an earlier one receive at
-    `address`."""
+    """Dealers, given with their tenant_ids, who received at another port of this server receive at `address`."""
     async with database.connection() as connection:
         for dealer, tenant_id in dealers:
             endpoint = await endpoints.find(connection, tenant_id)

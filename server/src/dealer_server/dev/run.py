@@ -29,6 +29,8 @@ from dealer_server.wiring.listening import Listening
 HOST = "127.0.0.1"
 OPERATOR, DEALER = "operator", "dealer"
 CLUSTER_SHARDS = 8
+RECEIVERS_PORT = "receivers.port"
+"""A file of the data folder."""
 
 
 class SignIn(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,7 +80,7 @@ async def run(
         opened = _settings(folder, database.dsn, api.getsockname()[1], speed)
         await _migrate(database.dsn, distributed=on_cluster)
         suppliers = wholesalers.RtServer(seed.sold_packages())
-        async with receivers.running(history.ALL, suppliers.routes()) as receiving:
+        async with receivers.running(history.ALL, suppliers.routes(), folder / RECEIVERS_PORT) as receiving:
             demo = await _seeded(opened, days, receiving)
             bound = Listening(api, listening.console(opened), supplier_events=listening.supplier_events(opened))
             with instance.announced(demo.base_url, demo.env):

@@ -173,7 +173,7 @@ async def _record_reviews(connection: Connection, made: Sequence[_Made]) -> None
                 action = "topup.approve" if topup.status == "APPROVED" else "topup.reject"
                 acts.append((topup.reviewed_at, action, one.tenant_id, _review(topup, entries.get(topup.topup_id))))
     for at, action, tenant_id, detail in sorted(acts, key=lambda act: act[0]):
-        with audit_context.acting_at(at):
+        with audit_context.acting_at(at), audit_context.acting_from(receivers.HOST):
             await record_act(connection, payments.REVIEWER, action, tenant_id, detail)
 
 
@@ -198,7 +198,7 @@ def sold_packages() -> Mapping[str, Package]:
 
 
 async def move_suppliers(database: Database, opened: Settings, address: str) -> None:
-    """Each start has another port: made-up suppliers, where this data folder has them, are called at `address`."""
+    """Made-up suppliers, where this data folder has them, are called at `address`."""
     async with database.connection() as connection:
         known = await store.supplier.codes(connection)
         keys = await store.data_key.load(connection, opened.master_keys)

@@ -4,16 +4,19 @@ Each look is one transaction; of several workers one looks at a time, and the ot
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from dealer_server.clock import Clock
 from dealer_server.db.session import Session
 from dealer_server.rules.notices import ending_plans, low_balance
-from dealer_server.rules.notices.notice import OPERATORS, NewNotice, OperatorNoticeType, of_dealer
-from dealer_server.store.notices import looks, outbox
+from dealer_server.rules.notices.notice import OPERATOR_TYPES, OPERATORS, NewNotice, OperatorNoticeType, of_dealer
+from dealer_server.rules.notices.subjects import Subject, subject
+from dealer_server.store.notices import looks, outbox, states
 
 WALLETS_AT_ONCE = 500
+OPEN_AT_ONCE = 1_000
 REVIEWS: Mapping[str, OperatorNoticeType] = {"TOPUPS": "TOPUP_WAITING", "REFUNDS": "REFUND_WAITING"}
 
 
@@ -56,6 +59,7 @@ class Looks:
                 await self._queues(session, now)
                 await self._reviews(session, now)
                 await self._plans(session, now)
+                await self._end(session, now)
 
     async def _stock(self, session: Session, now: datetime) -> None:
         """A package is told of once, until its stock was no longer low."""
@@ -113,3 +117,28 @@ class Looks:
         await looks.end_conditions(session, "PLANS_ENDING", sorted(told))
         await looks.begin_conditions(session, "PLANS_ENDING", [day.isoformat()], now)
         await outbox.add(session, ending_plans.notices(plans, day), now)
+
+    async def _end(self, session: Session, now: datetime) -> None:
+        """Notices to operators of what no longer holds are over."""
+        told = await states.open_ones(session, OPERATOR_TYPES, OPEN_AT_ONCE)
+        about = {one.notice_id: subject(one.notice_type, one.data) for one in told}
+        holding = await _holding(session, {of for of in about.values() if of is not None})
+        if over := sorted(notice_id for notice_id, of in about.items() if of not in holding):
+            await states.end(session, over, now)
+
+
+async def _holding(session: Session, told: AbstractSet[Subject]) -> AbstractSet[Subject]:
+    """Which of these hold still, those of _stock and _reviews as these have just found them."""
+    if not told:
+        return set()
+    suppliers = await states.failing_suppliers(session, [one.name for one in told if one.kind == "SUPPLIER"])
+    wallets = await states.low_wallets(session, [int(one.name) for one in told if one.kind == "BALANCE"])
+    endpoints = await states.failing_endpoints(session, [int(one.name) for one in told if one.kind == "RECEIVER"])
+    return {
+        *(Subject("STOCK", code) for code in await looks.conditions(session, "STOCK_LOW")),
+        *(Subject("TOPUPS") for _ in await looks.conditions(session, "TOPUP_WAITING")),
+        *(Subject("REFUNDS") for _ in await looks.conditions(session, "REFUND_WAITING")),
+        *(Subject("SUPPLIER", code) for code in suppliers),
+        *(Subject("BALANCE", f"{tenant_id}") for tenant_id in wallets),
+        *(Subject("RECEIVER", f"{tenant_id}") for tenant_id in endpoints),
+    }

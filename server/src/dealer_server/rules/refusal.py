@@ -1,7 +1,7 @@
 """Why may a call be refused? One class per result code (specification 7).
 
 A Refusal is something the dealer can act on; its docstring is the default message. An error of the service is no
-Refusal: it becomes 000001. HTTP statuses and the words of the documentation are in api/result_codes.py.
+Refusal: it becomes 000001. HTTP statuses and the words of the documentation are in rules/result_codes.py.
 """
 
 from collections.abc import Mapping

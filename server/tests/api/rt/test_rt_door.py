@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dealer_server.api.result_codes import RESULT_CODES
 from dealer_server.api.rt import errors
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.tenants import credentials
 from dealer_server.operations.tenants.credentials import KeyLimits
+from dealer_server.rules.result_codes import RESULT_CODES
 from support.api_client import ApiClient, Service
 from support.patience import found
 from support.rt_client import PREFIX, RtClient

@@ -11,7 +11,7 @@ from dealer_server.store.console.webhooks import Wanted
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import does, failed_for_good, see, text_of
-from support.webhook_fixture import Receiver, answer
+from support.webhook_fixture import Receiver, answer, eventually
 
 
 async def log(admin: Browser, query: str) -> str:
@@ -56,7 +56,7 @@ async def test_the_log_says_what_each_told_and_a_delivery_has_its_request_beside
     assert re.search(rf"Order paid ORDER_PAID Test dealer {order_no} HTTP 500 [\d,]+ ms not retried \d", text_of(html))
     # newest first: DELIVERY_UPDATED may have failed after ORDER_PAID
     pages = list(dict.fromkeys(re.findall(rf'data-href="(/console/deliveries/{dealer.tenant_id}/\d+)"', html)))
-    assert f"Failed {len(pages)} " in text_of(html) and "Answer" not in text_of(html)
+    assert f"Gave up {len(pages)} " in text_of(html) and "Answer" not in text_of(html)
     shown = await see(admin, page := pages[-1])
     assert f"Order paid, {order_no}" in shown and "RT-Delivery-Attempt" in shown and "the dealer's AppSecret" in shown
     assert re.search(
@@ -80,7 +80,7 @@ async def test_the_log_shows_its_attempts_of_a_day_and_finds_what_failed_at_firs
     assert "No failed attempts" in await log(admin, f"{mine}&attempts=failed")
     bad = await failed_for_good(service, dealer, receiver)
     page = await log(admin, f"{mine}&attempts=failed")
-    assert bad in page and good not in page and re.search(r"attempts in 24 hours, \d+ not accepted", page)
+    assert bad in page and good not in page and re.search(r"attempts in 24 hours, \d+ failed", page)
 
 
 async def test_the_log_is_exported_with_its_filters(
@@ -126,6 +126,35 @@ async def test_an_endpoints_page_has_its_history_and_finds_deliveries_by_their_a
     assert "“6xx” is not 500, 5xx or NONE" in await see(admin, f"{home}?answer=6xx")
     assert "“6xx” is not 500, 5xx or NONE" in await log(admin, "answer=6xx")
     assert (await admin.get("/console/webhooks/endpoints/999999")).status_code == 404
+
+
+async def test_an_endpoints_page_says_how_it_is_sends_a_test_event_and_finds_events(
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
+) -> None:
+    home = f"/console/webhooks/endpoints/{dealer.tenant_id}"
+    assert "This dealer has no callback URL" in await see(admin, home)
+    assert "no callback URL is set" in await does(admin, f"{home}/test")
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    assert "Nothing was sent to this endpoint yet" in await see(admin, home)
+    receiver.answers = [answer(200)]
+    page = text_of((await admin.post(f"{home}/test")).text)
+    assert "Test event delivered. The endpoint answered 200 after" in page
+    order_no = (await dealer.order()).data["orderNo"]
+    await dealer.delivered(order_no)
+    await receiver.received(3)
+
+    async def healthy() -> bool:
+        return "This endpoint is healthy." in await see(admin, home)
+
+    await eventually(healthy)
+    assert f"…{dealer.app_key[-4:]}" in await see(admin, home)
+    assert order_no in await see(admin, f"{home}?event=ORDER_PAID")
+    for other in ("event=REFUND_COMPLETED", "attempts=failed"):
+        assert order_no not in await see(admin, f"{home}?{other}"), other
+    assert "“LOST” is not one of the list" in await see(admin, f"{home}?event=LOST")
+    async with signed_in(service, "readonly") as reader:
+        assert (await reader.post(f"{home}/test")).status_code == 403
+        assert "Send test event" not in await see(reader, home)
 
 
 async def test_behind_what_was_not_needed_there_is_no_next_page(service: Service, dealer: ApiClient) -> None:

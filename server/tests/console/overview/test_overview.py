@@ -181,11 +181,11 @@ async def test_what_waits_for_a_decision_stands_below_the_incidents(quiet: Servi
 async def test_stock_that_is_low_is_told_of_with_where_to_load_it(quiet: Service):
     async with signed_in(quiet) as admin, notice_worker(quiet, limits=Limits(stock_low=10, queue_hours=0)) as worker:
         await worker.look()
-        assert "2 packages are sold out: DEMO-STOCK, TEST-STOCKOUT. Stock" in await incidents(admin)
-        await admin.post("/console/packages/DEMO-STOCK/stock", files={"file": stock_csv(3).encode()})
         said = await incidents(admin)
-        assert "Package TEST-STOCKOUT is sold out. Load stock" in said
-        assert "Package DEMO-STOCK is low on stock: 3 eSIMs left. Load stock" in said
+        assert "Package DEMO-STOCK is sold out. Load stock" in said
+        assert "TEST-STOCKOUT" not in said, "it is meant to be sold out"
+        await admin.post("/console/packages/DEMO-STOCK/stock", files={"file": stock_csv(3).encode()})
+        assert "Package DEMO-STOCK is low on stock: 3 eSIMs left. Load stock" in await incidents(admin)
 
 
 async def test_a_dealers_page_says_what_keeps_it_from_buying(service: Service, dealer: ApiClient, admin: Browser):
@@ -279,7 +279,7 @@ async def test_days_are_those_of_reports_and_compared_with_the_days_before(quiet
                 in (await admin.get(f"/console?range={name}")).text
             )
         page = await see(admin, "/console")
-        assert "Margin, yesterday and today" in page or "Margin, today" in page
+        assert "Yesterday and today Margin" in page or "Today Margin" in page
 
 
 async def test_hours_that_no_worker_has_counted_yet_are_said_to_be_missing(quiet: Service):

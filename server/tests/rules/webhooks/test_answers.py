@@ -29,17 +29,18 @@ def test_a_history_adds_up_hours_by_bar_and_by_answer() -> None:
         Row(this - timedelta(hours=24), 200, "", 99, 0),
     ]
     history = answers.history(rows, period("24h", None, None, NOW))
-    assert [one[1:] for one in history.buckets] == [(0, 1), *[(0, 0)] * 21, (1, 2), (7, 0)]
+    assert [one[1:] for one in history.attempts.bars] == [(0, 1), *[(0, 0)] * 21, (1, 2), (7, 0)]
     assert history.answers == [("200", True, 8), ("500", False, 2), ("TIMEOUT", False, 1)]
-    assert (history.attempts, history.rate, history.average_ms, history.most) == (11, "72.7 %", 1000, 7)
+    counted = history.attempts
+    assert (counted.total, counted.share, counted.bad_share, counted.scale) == (11, "72.7 %", "27.3 %", 8)
     days = answers.history(rows, period("30d", None, None, NOW))
-    assert len(days.buckets) == 30 and [one[1:] for one in days.buckets[-2:]] == [(99, 1), (8, 2)]
+    assert len(days.attempts.bars) == 30 and [one[1:] for one in days.attempts.bars[-2:]] == [(99, 1), (8, 2)]
 
 
 def test_a_rate_is_rounded_down() -> None:
     rows = [Row(NOW.replace(minute=0), 200, "", 9_999, 0), Row(NOW.replace(minute=0), 500, "STATUS", 1, 0)]
-    assert answers.history(rows, period("24h", None, None, NOW)).rate == "99.9 %"
-    assert answers.history(rows[:1], period("24h", None, None, NOW)).rate == "100 %"
+    assert answers.history(rows, period("24h", None, None, NOW)).attempts.share == "99.9 %"
+    assert answers.history(rows[:1], period("24h", None, None, NOW)).attempts.share == "100 %"
 
 
 @pytest.mark.parametrize(

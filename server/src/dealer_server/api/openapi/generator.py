@@ -11,9 +11,9 @@ from dealer_server.api import replies
 from dealer_server.api.openapi import examples, texts
 from dealer_server.api.openapi.examples import Example
 from dealer_server.api.openapi.schemas import SCHEMAS, has_parameters, requires_body, schemas, undescribed
-from dealer_server.api.result_codes import RESULT_CODES
 from dealer_server.api.routes import Route
 from dealer_server.rules import refusal
+from dealer_server.rules.result_codes import RESULT_CODES
 from esim_dealer.wire import calls, envelope, signing
 from esim_dealer.wire.events import EVENTS
 from esim_dealer.wire.operations import OPERATIONS

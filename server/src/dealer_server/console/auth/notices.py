@@ -1,14 +1,11 @@
-"""What is a user told of, by which way, and what became of it? Settings for all; what was told for operators."""
+"""What is a user told of, and by which way? Settings for all, and the page of a notice for operators."""
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.console.auth import sign_in
 from dealer_server.console.shared import params
-from dealer_server.console.shared.page import MenuEntry, action, page
-from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.notices import example
@@ -18,8 +15,7 @@ from dealer_server.operations.users.attempts import TooManyTries
 from dealer_server.rules.notices.notice import OPERATORS, ROLES, AnyNoticeType, address, types_of
 from dealer_server.rules.notices.samples import sample
 from dealer_server.rules.notices.texts import LABELS, Text, text_of
-from dealer_server.store.notices import confirmations, listing, recipients
-from dealer_server.store.notices.listing import Outcome
+from dealer_server.store.notices import confirmations, listing, marks, recipients
 
 NOTICES, ONE, SETTINGS = "/console/notices", "/console/notices/{notice_id}", "/console/notices/settings"
 MAILED = "Open the link sent to {}: notices go there once the address is confirmed"
@@ -36,13 +32,6 @@ _GROUPS: Mapping[str, Sequence[AnyNoticeType]] = {
     "Supply": ("SUPPLIER_DOWN", "STOCK_LOW"),
     "Dealers": ("DEALER_LOW", "DEALER_FAILING"),
 }
-_SYMBOLS: Mapping[str, str] = {
-    **dict.fromkeys(("TOPUP_WAITING", "DEALER_LOW"), "wallet"),
-    "DEALER_FAILING": "webhook",
-    **dict.fromkeys(("REFUND_WAITING", "QUEUE_OLD"), "receipt-refund"),
-    "SUPPLIER_DOWN": "alert-triangle",
-    "STOCK_LOW": "package",
-}
 assert {name for group in _GROUPS.values() for name in group} == set(ROLES), "every notice is in a group"
 
 
@@ -57,39 +46,6 @@ class Choice(NamedTuple):
     text: str
     on: bool
     example: Text
-
-
-class Row(NamedTuple):
-    """A notice, with what became of its mails and of its POST."""
-
-    notice_id: int
-    notice_type: str
-    text: Text
-    at: datetime
-    outcomes: Sequence[Outcome]
-
-
-@page(NOTICES, OPERATOR_READERS, "account/notices.html", MenuEntry("Notices", "bell", 152))
-async def notices(context: RequestContext) -> Html:
-    """What was told, the newest first."""
-    own, before = types_of(context.user.full_role), params.number(context.query, "before")
-    async with context.parts.database.connection() as connection:
-        found = await listing.newest(connection, OPERATORS, own, before, PAGE_SIZE + 1)
-        known = await listing.outcomes(connection, OPERATORS, [one.notice_id for one in found])
-    outcomes = defaultdict[int, list[Outcome]](list)
-    for outcome in known:
-        outcomes[outcome.notice_id].append(outcome)
-    rows = [
-        Row(one.notice_id, one.notice_type, text_of(one.notice_type, one.data), one.created_at, outcomes[one.notice_id])
-        for one in found[:PAGE_SIZE]
-    ]
-    following = found[PAGE_SIZE - 1].notice_id if len(found) > PAGE_SIZE else None
-    return Html(
-        rows=rows,
-        symbols=_SYMBOLS,
-        mails=context.parts.settings.mails,
-        pages=params.pager(context, NOTICES, following, shown=len(rows), word="notice"),
-    )
 
 
 @page(SETTINGS, READERS, "account/notice_settings.html")
@@ -120,6 +76,7 @@ async def notice(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         found = await listing.one(connection, OPERATORS, types_of(context.user.full_role), notice_id)
         outcomes = await listing.outcomes(connection, OPERATORS, [notice_id])
+        await marks.open_one(connection, context.user.user_id, notice_id)
     if found is None:
         raise NotFound
     return Html(

@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 from dealer_server.console.dealer import findings
 from dealer_server.console.find import orders as find_orders
-from dealer_server.console.shared import hours, reports
+from dealer_server.console.shared import reports
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
 from dealer_server.db.connection import Connection
+from dealer_server.rules.bars import Bar, bars
 from dealer_server.rules.brand.brand import Brand
+from dealer_server.rules.period import period
 from dealer_server.rules.reports import recent as rules
 from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.rules.reports.recent import Recent, days_left
@@ -85,13 +87,14 @@ class Advice(NamedTuple):
 
 @page(HOME, DEALERS, "dealer/home.html", MenuEntry("Home", "home", 10))
 async def home(context: RequestContext) -> Html:
+    last_day = period("24h", None, None, context.now)
     async with context.parts.database.connection() as connection:
         wallet = await dealer.wallet(connection, context.tenant_id)
         done = await api_log.steps(connection, context.tenant_id)
         latest = await _latest(connection, context.tenant_id)
         endpoint = await endpoints.find(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
-        tried = await recent_attempts.hours(connection, context.tenant_id, hours.first_hour(context.now))
+        tried = await recent_attempts.hours(connection, context.tenant_id, last_day.start)
         uses = await credential.uses_of_tenant(connection, context.tenant_id)
         recent = await _recent(connection, context, wallet.currency)
         left = days_left(wallet.available, recent)
@@ -99,7 +102,7 @@ async def home(context: RequestContext) -> Html:
         setup = await _setup(connection, context.tenant_id)
         advised = await _advised(connection, context)
         packages = await _packages(connection, context)
-    webhook_day = hours.last_day((hours.Hour(one.hour, one.delivered, one.failed) for one in tried), context.now)
+    webhook_day = bars((Bar(one.hour, one.delivered, one.failed) for one in tried), last_day)
     steps = _steps(context, done, wallet, endpoint, uses, setup, answered=webhook_day.good > 0)
     todo = [step for step in steps if not step.done]
     live = not todo or wallet.order_count >= LIVE_ORDERS

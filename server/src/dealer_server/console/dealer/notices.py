@@ -79,12 +79,12 @@ async def notices(context: RequestContext) -> Html:
         found = await listing.newest(connection, context.tenant_id, types, before, size + 1)
         known = await listing.outcomes(connection, context.tenant_id, [one.notice_id for one in found])
         url = await recipients.url(connection, context.tenant_id)
-    shown = [one for one in found[:size] if kind != UNREAD or mark.is_unread(one)]
+    shown = [one for one in found[:size] if kind != UNREAD or mark.is_unread(one.notice_id)]
     failed = defaultdict[int, list[Outcome]](list)
     for outcome in known:
         if outcome.state == "FAILED":
             failed[outcome.notice_id].append(outcome)
-    rows = [_row(one, mark.is_unread(one), failed[one.notice_id], day_of(context.now)) for one in shown]
+    rows = [_row(one, mark.is_unread(one.notice_id), failed[one.notice_id], day_of(context.now)) for one in shown]
     following = found[size - 1].notice_id if len(found) > size and kind != UNREAD else None
     return Html(
         lines=[Line([row]) for row in rows] if kind == "customers" else _lines(rows),

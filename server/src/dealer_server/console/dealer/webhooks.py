@@ -5,7 +5,7 @@ from typing import NamedTuple, get_args
 
 from dealer_server.console.dealer import findings, samples
 from dealer_server.console.find import dates
-from dealer_server.console.shared import hours, params
+from dealer_server.console.shared import params
 from dealer_server.console.shared.calls import blaming, call
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
@@ -18,7 +18,9 @@ from dealer_server.console.shared.webhook_headers import webhook_headers
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import endpoint as webhook
 from dealer_server.operations.webhooks import resend as bulk
+from dealer_server.rules.bars import Bar, bars
 from dealer_server.rules.orders import identity
+from dealer_server.rules.period import period
 from dealer_server.rules.refusal import CallbackUrlRefused
 from dealer_server.rules.webhooks import answers
 from dealer_server.store.console import api_log, dealer, orders
@@ -72,6 +74,7 @@ async def webhooks(context: RequestContext) -> Html:
 
 async def _webhooks(context: RequestContext, result: TestResult | None = None) -> Html:
     """`result`: what the receiver answered to the test event."""
+    last_day = period("24h", None, None, context.now)
     async with context.parts.database.connection() as connection:
         endpoint = await endpoints.find(connection, context.tenant_id)
         found = await _deliveries(connection, context)
@@ -87,8 +90,8 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         keys = await credential.of_tenant(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, MOST_RESENT)
         waiting = await recent.unfinished(connection, context.tenant_id, MOST_RESENT)
-        found_hours = await recent.hours(connection, context.tenant_id, hours.first_hour(context.now))
-    day = hours.last_day((hours.Hour(one.hour, one.delivered, one.failed) for one in found_hours), context.now)
+        found_hours = await recent.hours(connection, context.tenant_id, last_day.start)
+    day = bars((Bar(one.hour, one.delivered, one.failed) for one in found_hours), last_day)
     return Html(
         endpoint=endpoint,
         signing=min(keys, key=lambda key: (key.status != "ACTIVE", not key.signs_webhooks), default=None),

@@ -40,6 +40,8 @@ COLUMNS: Mapping[str, Callable[[Act], str]] = {
     ),
 }
 _AMOUNTS = ("amount", "balance", "creditLimit", "lowBalanceThreshold")
+_LIST_FIELDS = ("name", "basis", "markup")
+"""Of price lists."""
 
 
 class Told(NamedTuple):
@@ -167,12 +169,17 @@ def _details(act: Act) -> Sequence[Told]:
     if act.action in ("topup.approve", "topup.reject"):
         after = {name: value for name, value in after.items() if name != "status"}
     old = before if isinstance(before, dict) else {}
-    said = str if act.action.startswith("price_list.") else words.label  # there a name may be a packageCode
+    said = _of_list if act.action.startswith("price_list.") else words.label
     silent = (*_SILENT, act.dealer) if act.action.endswith(".create") else None
     changes = [(name, _text(name, value), _text(name, old.get(name))) for name, value in after.items()]
     if act.action == "supplier.route":
         changes = [(name, text or "none", was) for name, text, was in changes if text != was]
     return facts + [Told(said(name), text, "", was, _is_silent(text, silent)) for name, text, was in changes]
+
+
+def _of_list(name: str) -> str:
+    """A field of a price list; else it is a packageCode."""
+    return words.label(name) if name in _LIST_FIELDS else name
 
 
 def _route(hops: object, floor: object) -> dict[str, object]:

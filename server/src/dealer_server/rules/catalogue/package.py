@@ -37,6 +37,9 @@ OPTIONAL_PROFILE_FIELDS = (
 SUPPLIED_FIELDS = {"simulated": OPTIONAL_PROFILE_FIELDS, "stock": ()}
 """Which of them each supplier fills: the simulated one all; codes from stock come with no reports."""
 
+ALWAYS_SOLD_OUT = "TEST-STOCKOUT"
+"""A package of test environments whose stock is never loaded, so that dealers can try 200011 (specification 11)."""
+
 PRICE_MAX = 1_000_000_000 * money.SCALE
 """So that the price of the largest line, 500 profiles for 365 days, still is a 64-bit integer."""
 

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from esim_dealer.wire.vocabulary import NoticeType
 
 OperatorNoticeType = Literal[
     "SUPPLIER_DOWN", "STOCK_LOW", "QUEUE_OLD", "TOPUP_WAITING", "REFUND_WAITING", "DEALER_LOW", "DEALER_FAILING"
 ]
+OPERATOR_TYPES: Sequence[OperatorNoticeType] = get_args(OperatorNoticeType)
 AnyNoticeType = NoticeType | OperatorNoticeType
 CONFIRM_ADDRESS: Literal["CONFIRM_ADDRESS"] = "CONFIRM_ADDRESS"
 """No notice that anybody reads of: a link to an address that is not confirmed yet (operations/notices/confirm.py)."""

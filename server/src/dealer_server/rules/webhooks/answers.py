@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol, get_args
 
-from dealer_server.rules import axis
-from dealer_server.rules.incidents.health import share_text
-from dealer_server.rules.period import Period, starts
+from dealer_server.rules.bars import Bar, Bars, bars
+from dealer_server.rules.period import Period
 from esim_dealer.wire.vocabulary import AttemptError
 
 KINDS = ("2xx", "3xx", "4xx", "5xx")
@@ -29,16 +28,6 @@ class Alike(Protocol):
     def error(self) -> str: ...
     @property
     def attempts(self) -> int: ...
-    @property
-    def took_ms(self) -> int: ...
-
-
-class Bucket(NamedTuple):
-    """Attempts that began within one bar of a chart."""
-
-    start: datetime
-    accepted: int
-    failed: int
 
 
 class Answer(NamedTuple):
@@ -50,50 +39,19 @@ class Answer(NamedTuple):
 
 
 class History(NamedTuple):
-    """Of a period. `answers`: the most frequent first. `average_ms`: of an attempt."""
+    """Of a period. `attempts`: those that were accepted are good. `answers`: the most frequent first."""
 
-    buckets: Sequence[Bucket]
+    attempts: Bars
     answers: Sequence[Answer]
-    accepted: int
-    failed: int
-    average_ms: int
-
-    @property
-    def attempts(self) -> int:
-        return self.accepted + self.failed
-
-    @property
-    def most(self) -> int:
-        """In one bucket."""
-        return max(one.accepted + one.failed for one in self.buckets)
-
-    @property
-    def scale(self) -> int:
-        """Where the axis of its chart ends."""
-        return axis.end(self.most)
-
-    @property
-    def rate(self) -> str:
-        """Of those that were accepted."""
-        return share_text(self.accepted, self.attempts)
 
 
 def history(found: Iterable[Alike], of: Period) -> History:
     within = [one for one in found if of.start <= one.hour < of.end]
-    accepted, failed = Counter[int](), Counter[int]()
-    for one in within:
-        (failed if one.error else accepted)[(one.hour - of.start) // of.bucket] += one.attempts
+    counted = (Bar(one.hour, 0, one.attempts) if one.error else Bar(one.hour, one.attempts) for one in within)
     alike = Counter[tuple[str, bool]]()
     for one in within:
         alike[word(one.http_status, one.error), not one.error] += one.attempts
-    total = sum(one.attempts for one in within)
-    return History(
-        [Bucket(start, accepted[at], failed[at]) for at, start in enumerate(starts(of))],
-        [Answer(name, good, attempts) for (name, good), attempts in alike.most_common()],
-        accepted.total(),
-        failed.total(),
-        sum(one.took_ms for one in within) // total if total else 0,
-    )
+    return History(bars(counted, of), [Answer(name, good, attempts) for (name, good), attempts in alike.most_common()])
 
 
 ADVICE: Mapping[str, str] = {

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from dealer_server.db.arrays import batch, columns
 from dealer_server.db.distributed import is_distributed
 from dealer_server.db.session import Session
+from dealer_server.rules.catalogue.package import ALWAYS_SOLD_OUT
 from dealer_server.rules.notices.ending_plans import MOST_LISTED, SHORTEST, EndingPlan
 from dealer_server.rules.notices.low_balance import Told, WalletState
 
@@ -84,13 +85,14 @@ async def names(session: Session, tenant_ids: Sequence[int]) -> dict[int, str]:
 
 
 async def stocks(session: Session, most: int) -> list[Stock]:
-    """Of every package on sale from stock."""
+    """Of every package on sale from stock; without the one of test environments that is always sold out."""
     rows = await session.fetch(
         "SELECT p.package_code, p.document ->> 'package_name' AS name, (SELECT count(*) FROM (SELECT"
         "  FROM stock_profile s WHERE s.package_code = p.package_code AND taken_by IS NULL LIMIT $1) free) AS free"
         " FROM package p WHERE p.document ->> 'supplier' = 'stock' AND p.document ->> 'status' = 'ON_SALE'"
-        " ORDER BY p.package_code",
+        " AND p.package_code <> $2 ORDER BY p.package_code",
         most,
+        ALWAYS_SOLD_OUT,
     )
     return [Stock(**row) for row in rows]
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
-from dealer_server.store.notices.outbox import Notice
 
 LOOKED_AT = 100
 """Older notices are not counted."""
@@ -18,8 +17,8 @@ class Mark(NamedTuple):
     read_to: int
     opened: Sequence[int]
 
-    def is_unread(self, notice: Notice) -> bool:
-        return notice.notice_id > self.read_to and notice.notice_id not in self.opened
+    def is_unread(self, notice_id: int) -> bool:
+        return notice_id > self.read_to and notice_id not in self.opened
 
 
 # Of a user without a row: what was told before the user was made is read.

@@ -1,6 +1,6 @@
 """How did each dealer's endpoint answer, hour by hour? A worker counts each hour once, when it is over."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -93,6 +93,11 @@ _LATENCY = f"""
 SELECT {PERCENTILES} FROM (SELECT started_at, duration_ms FROM webhook_attempt WHERE tenant_id = $1
     ORDER BY delivery_id DESC, number DESC LIMIT {MOST}) a WHERE started_at >= $2
 """
+_LATENCIES = f"""
+SELECT date_bin($3::interval, started_at, $2) AS start, {PERCENTILES} FROM (
+    SELECT started_at, duration_ms FROM webhook_attempt WHERE tenant_id = $1
+    ORDER BY delivery_id DESC, number DESC LIMIT {MOST}) a WHERE started_at >= $2 GROUP BY 1
+"""
 _LAST_FAILURES = f"""
 SELECT DISTINCT ON (http_status, error) http_status, error, started_at, delivery_id
 FROM (SELECT http_status, error, started_at, delivery_id FROM webhook_attempt WHERE tenant_id = $1
@@ -152,6 +157,14 @@ async def latency(connection: Connection, tenant_id: int, since: datetime) -> La
     """Of the newest attempts of a dealer, MOST of them."""
     row = await connection.fetchrow(_LATENCY, tenant_id, since)
     return Latency(**row) if row else Latency()
+
+
+async def latencies(
+    connection: Connection, tenant_id: int, since: datetime, each: timedelta
+) -> Mapping[datetime, Latency]:
+    """The same by spans of time from `since` on, by the beginnings of those with any attempt."""
+    rows = await connection.fetch(_LATENCIES, tenant_id, since, each)
+    return {row["start"]: Latency(row["p50"], row["p95"]) for row in rows}
 
 
 async def last_failures(connection: Connection, tenant_id: int, since: datetime) -> list[LastFailure]:

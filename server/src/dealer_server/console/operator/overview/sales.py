@@ -65,10 +65,10 @@ def reported(of: Period) -> days.Period:
 
 
 def days_text(of: Period) -> str:
-    """Of which days sales are told, where it is not those that are chosen; "" where it is."""
+    """Which days margins and the best are of, where it is not those that are chosen; "" where it is."""
     if of.name != "24h":
         return ""
-    return "yesterday and today" if len(reported(of).days) > 1 else "today"
+    return "Yesterday and today" if len(reported(of).days) > 1 else "Today"
 
 
 async def top(connection: Connection, of: Period) -> Top:
@@ -129,11 +129,11 @@ def _revenue(found: Sold) -> Figure:
     )
 
 
-def margin(found: Sold, of: Period) -> Figure:
+def margin(found: Sold) -> Figure:
     """Revenue less refunds and known costs."""
-    total, text = rules.total(found.now), days_text(of)
+    total = rules.total(found.now)
     return Figure(
-        title=f"Margin, {text}" if text else "Margin",
+        title="Margin",
         value=money.text(total.margin, found.currency),
         currency=found.currency,
         href=found.href,

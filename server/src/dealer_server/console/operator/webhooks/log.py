@@ -17,7 +17,6 @@ from dealer_server.console.shared.webhook_headers import webhook_headers
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import resend
 from dealer_server.operations.webhooks.resend import Resendable
-from dealer_server.rules import dates as dates_text
 from dealer_server.rules.orders import identity
 from dealer_server.rules.webhooks import answers
 from dealer_server.store.console import dealers as console_dealers
@@ -34,8 +33,8 @@ WEBHOOKS = "/console/webhooks"
 DELIVERY = "/console/deliveries/{tenant_id}/{delivery_id}"
 STATES: tuple[DeliveryState, ...] = get_args(DeliveryState)
 FINISHED: tuple[str, ...] = get_args(Resendable)
-TABS: tuple[tuple[str, DeliveryState], ...] = (("Retrying", "RETRY"), ("Failed", "FAILED"), ("Delivered", "DELIVERED"))
-TRIED = ("Had errors", {"attempts": "failed"})
+TABS: tuple[tuple[str, DeliveryState], ...] = (("Retrying", "RETRY"), ("Gave up", "FAILED"), ("Delivered", "DELIVERED"))
+TRIED = ("Had failed attempts", {"attempts": "failed"})
 FILTERS = ("attempts", "dealer", "status", "event", "answer", "from", "to")
 WORST = 3
 """Endpoints above the log."""
@@ -87,7 +86,6 @@ async def webhooks(context: RequestContext) -> Html:
         filtered=bool(faults) or wanted != Wanted(),
         tabs=await tabs.of(context, WEBHOOKS, presets, told, queues.MANY),
         history=answers.history(found_answers, of),
-        said_from=dates_text.minute(of.start),
         dates=dates.of(context, WEBHOOKS),
         events=EVENT_TYPES,
         states=STATES,

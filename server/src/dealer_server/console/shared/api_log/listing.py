@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from dealer_server.console.shared import hours, params
+from dealer_server.console.shared import params
 from dealer_server.console.shared.api_log import subjects
 from dealer_server.console.shared.api_log.words import MEANINGS, SLOW_MS, Log, meaning, operation, place
-from dealer_server.console.shared.hours import Hour
-from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.params import PAGE_SIZE, Pager
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Html, RequestContext
+from dealer_server.rules.bars import Bar, bars
+from dealer_server.rules.period import period
+from dealer_server.rules.result_codes import STATUS
 from dealer_server.store.console import api_log
 from dealer_server.store.console.api_log import KEPT, CallFilter, CallRow, Outcome
 from dealer_server.store.tenants import call_hour, credential, served_call
@@ -26,7 +28,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
     """`shown`: what else the template needs."""
-    query, now = context.query, context.now
+    query, of = context.query, period("24h", None, None, context.now)
     outcome: Outcome | None = params.one_of(query, "result", OUTCOMES)
     filters = CallFilter(
         params.text(query, "code"),
@@ -41,20 +43,22 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         paths = await api_log.paths(connection, log.tenant_id, outcome)
         calls = await api_log.list_calls(connection, log.tenant_id, filters, _before(context), PAGE_SIZE)
         about = await subjects.of_calls(connection, log.tenant_id, ((one.path, subjects.named(one)) for one in calls))
-        kept = await api_log.kept(connection, log.tenant_id, hours.first_hour(now))
-        found = await call_hour.since(connection, log.tenant_id, hours.first_hour(now))
+        kept = await api_log.kept(connection, log.tenant_id, of.start)
+        found = await call_hour.since(connection, log.tenant_id, of.start)
         served = await served_call.served(connection, log.tenant_id)
         keys = await credential.of_tenant(connection, log.tenant_id)
+    runs = _runs(calls, about, apart=bool(filters.named))
     return Html(
         log=log,
         outcome=outcome or "",
-        calls=_runs(calls, about, apart=bool(filters.named)),
+        calls=runs,
+        status=STATUS,
         counts={"": kept.refused + kept.succeeded, "refused": kept.refused, "succeeded": kept.succeeded},
         kept=kept,
         most_refused=KEPT,
         most_served=served_call.KEPT,
         served=served,
-        day=hours.last_day((Hour(one.hour, one.served, one.refused) for one in found), now),
+        day=bars((Bar(one.hour, one.served, one.refused) for one in found), of),
         codes=[("", "Any reason"), *((word, f"{meaning(word)}, {many(count, 'call')}") for word, count in codes)],
         paths=[("", "Any operation"), *((path, _choice(path, count)) for path, count in paths)],
         meanings=MEANINGS,
@@ -64,11 +68,16 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         slow=SLOW_MS,
         filters=filters,
         faults=params.faults(query),
-        pages=params.pager(
-            context, log.path, _following(calls), shown=len(calls), word="call", total=calls[0].total if calls else None
-        ),
+        pages=_pager(context, log.path, calls, len(runs)),
         **shown,
     )
+
+
+def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], rows: int) -> Pager:
+    """1–50 of 531 calls, in so many rows."""
+    text = f"in {many(rows, 'row')}: repeated reads share one" if rows < len(calls) else ""
+    total = calls[0].total if calls else None
+    return params.pager(context, path, _following(calls), text, shown=len(calls), word="call", total=total)
 
 
 def _runs(calls: Sequence[CallRow], about: Sequence[T], *, apart: bool) -> list[tuple[CallRow, T, int]]:

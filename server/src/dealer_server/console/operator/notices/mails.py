@@ -79,7 +79,7 @@ class Kept(NamedTuple):
     about: About
 
 
-@page(MAILS, OPERATORS, "operator/mails.html", within=NOTICES, listing=True)
+@page(MAILS, OPERATORS, "operator/notices/mails.html", within=NOTICES, listing=True)
 async def mails(context: RequestContext) -> Html:
     """Where mails are kept, those; else what became of each."""
     to, before = params.text(context.query, "to"), params.number(context.query, "before")
@@ -160,7 +160,7 @@ async def resend_mail(context: RequestContext) -> Redirect:
     return Redirect(MAILS, f"The email to {name} is sent again")
 
 
-@page(f"{MAILS}/{{mail_id}}", OPERATORS, "operator/mail.html", within=NOTICES)
+@page(f"{MAILS}/{{mail_id}}", OPERATORS, "operator/notices/mail.html", within=NOTICES)
 async def mail(context: RequestContext) -> Html:
     return Html(mail=await _mail(context))
 

@@ -1,0 +1,1 @@
+"""What are operators told of, and by which emails?"""

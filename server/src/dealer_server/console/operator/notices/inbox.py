@@ -1,0 +1,143 @@
+"""What is open, and what is over? The incidents of the overview and what operators were told of, one line a subject."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from dealer_server.console.auth.notices import NOTICES, OPERATOR_READERS
+from dealer_server.console.operator.incidents import findings
+from dealer_server.console.shared import params
+from dealer_server.console.shared.concern import Link
+from dealer_server.console.shared.incidents import IncidentRow
+from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
+from dealer_server.db.connection import Connection
+from dealer_server.rules.notices.notice import OPERATORS, types_of
+from dealer_server.rules.notices.subjects import GROUPS, Subject, covers, group, subject
+from dealer_server.rules.notices.texts import Text, text_of
+from dealer_server.store.notices import listing, marks, states
+from dealer_server.store.notices.marks import Mark
+from dealer_server.store.notices.states import Told
+
+State = Literal["open", "resolved", "all"]
+STATES: tuple[State, ...] = ("open", "resolved", "all")
+OPEN, ENDED = 500, 100
+"""Notices that are looked at: of open subjects, and of those that are over on one page."""
+
+
+class Line(NamedTuple):
+    """A subject. `incident`: as the overview has it, of one that is open. `told`: its notices, the newest first.
+    `ended_at`: when it was over; None of one that is open."""
+
+    subject: Subject
+    incident: IncidentRow | None
+    told: Sequence[Told]
+    unread: bool
+    ended_at: datetime | None = None
+
+    @property
+    def since(self) -> datetime | None:
+        """What its text ends with: since when it has been so."""
+        return self.incident.incident.since if self.incident else None
+
+    @property
+    def text(self) -> str:
+        return self.incident.incident.text if self.incident else self.newest.subject
+
+    @property
+    def detail(self) -> str:
+        return self.incident.incident.detail if self.incident else self.newest.sentence
+
+    @property
+    def urgent(self) -> bool:
+        return self.incident.incident.level == "fault" if self.incident else self.newest.urgent
+
+    @property
+    def links(self) -> Sequence[Link]:
+        return self.incident.links if self.incident else [Link(self.newest.link, self.newest.path)]
+
+    @property
+    def newest(self) -> Text:
+        return text_of(self.told[0].notice_type, self.told[0].data)
+
+
+async def _unread_subjects(context: RequestContext) -> int:
+    """For the menu: of the newest notices, how many subjects are new."""
+    async with context.parts.database.connection() as connection:
+        mark = await marks.of_user(connection, context.user.user_id)
+        types = types_of(context.user.full_role)
+        found = await listing.newest(connection, OPERATORS, types, None, marks.LOOKED_AT)
+    return len({subject(one.notice_type, one.data) for one in found if mark.is_unread(one.notice_id)})
+
+
+@page(NOTICES, OPERATOR_READERS, "operator/notices/inbox.html", MenuEntry("Notices", "bell", 152, _unread_subjects))
+async def inbox(context: RequestContext) -> Html:
+    asked: State | None = params.one_of(context.query, "state", STATES)
+    state = asked or "open"
+    kind, before = params.one_of(context.query, "kind", tuple(GROUPS)), params.number(context.query, "before")
+    types = types_of(context.user.full_role)
+    async with context.parts.database.connection() as connection:
+        mark = await marks.of_user(connection, context.user.user_id)
+        open_lines = await _open(connection, context, types, mark)
+        ended = await states.ended(connection, types, before, ENDED) if state != "open" else []
+    lines = [*(open_lines if state != "resolved" and before is None else ()), *_ended(ended, mark)]
+    shown = [one for one in lines if kind is None or group(one.subject.kind) == kind]
+    following = ended[-1].notice_id if len(ended) == ENDED else None
+    return Html(
+        state=state,
+        lines=shown,
+        filtered=kind is not None or before is not None,
+        counts={"open": len(open_lines)},
+        tabs=[
+            (one, params.address(NOTICES, {"state": one if one != "open" else None, "kind": kind})) for one in STATES
+        ],
+        kinds=[("", "Any type"), *((name, name) for name in GROUPS)],
+        newest=max((told.notice_id for line in lines for told in line.told), default=0),
+        unread=any(line.unread for line in lines),
+        pages=params.pager(context, NOTICES, following, shown=len(shown), word="notice"),
+    )
+
+
+@action(f"{NOTICES}/read", OPERATOR_READERS)
+async def read(context: RequestContext) -> Redirect:
+    """All up to the newest that the page showed."""
+    newest = params.number(context.form, "newest")
+    if newest is not None:
+        async with context.parts.database.connection() as connection:
+            await marks.read_to(connection, context.user.user_id, newest)
+    return Redirect(NOTICES)
+
+
+async def _open(connection: Connection, context: RequestContext, types: Sequence[str], mark: Mark) -> list[Line]:
+    """The worst first; then what was told of and is no incident."""
+    told = _by_subject(await states.open_ones(connection, types, OPEN))
+    lines = list[Line]()
+    for row in await findings.incidents(connection, context):
+        of = Subject(row.incident.kind, row.incident.subject)
+        mine = [one for other in [*told] if covers(of, other) for one in told.pop(other)]
+        lines.append(Line(of, row, sorted(mine, key=_newest_first), _unread(mine, mark)))
+    return [*lines, *(Line(of, None, mine, _unread(mine, mark)) for of, mine in told.items())]
+
+
+def _ended(found: Iterable[Told], mark: Mark) -> list[Line]:
+    return [
+        Line(of, None, told, _unread(told, mark), max(one.ended_at for one in told if one.ended_at))
+        for of, told in _by_subject(found).items()
+    ]
+
+
+def _by_subject(found: Iterable[Told]) -> dict[Subject, list[Told]]:
+    by_subject = defaultdict[Subject, list[Told]](list)
+    for one in found:
+        if (of := subject(one.notice_type, one.data)) is not None:
+            by_subject[of].append(one)
+    return by_subject
+
+
+def _newest_first(one: Told) -> int:
+    return -one.notice_id
+
+
+def _unread(told: Iterable[Told], mark: Mark) -> bool:
+    return any(mark.is_unread(one.notice_id) for one in told)

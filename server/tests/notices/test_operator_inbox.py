@@ -1,0 +1,84 @@
+"""The page Notices of operators: what is open, what is over, what is new."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from dealer_server.notices.looks import Limits
+from support.api_client import Service, running_service
+from support.browser import Browser, signed_in
+from support.console.operator_pages import does, see
+from support.notices.told import notice_worker
+from support.store_fixture import stock_csv
+from support.supplier_setup import fresh
+
+INBOX, OVER = "/console/notices", "/console/notices?state=resolved"
+UNREAD = 'class="side-count" title="not read"'
+
+
+@pytest.fixture
+async def quiet(postgres: str, template: str) -> AsyncIterator[Service]:
+    """Its worker is driven by hand."""
+    async with fresh(postgres, template) as url, running_service(url, worker=False) as service:
+        yield service
+
+
+async def looks(service: Service) -> None:
+    async with notice_worker(service, limits=Limits(stock_low=2, queue_hours=24)) as worker:
+        await worker.look()
+
+
+async def load_stock(browser: Browser) -> None:
+    await browser.post("/console/packages/DEMO-STOCK/stock", files={"file": stock_csv(3).encode()})
+
+
+async def test_a_subject_is_one_line_until_it_is_over_and_then_says_when_that_was(quiet: Service):
+    async with signed_in(quiet) as admin:
+        assert "Nothing was resolved yet" in await see(admin, OVER)
+        await looks(quiet)
+        said = await see(admin, INBOX)
+        assert "Critical: Package DEMO-STOCK is sold out" in said and "Load stock" in said
+        assert said.count("DEMO-STOCK") == 1, "the incident and its notice are one line"
+        assert "Package DEMO-STOCK" not in await see(admin, f"{INBOX}?kind=Dealers")
+        assert "Package DEMO-STOCK" in await see(admin, f"{INBOX}?kind=Supply")
+        await load_stock(admin)
+        await looks(quiet)
+        assert "DEMO-STOCK" not in await see(admin, INBOX)
+        said = await see(admin, OVER)
+        assert "Resolved: Low stock: 0 left of DEMO-STOCK" in said and "Load stock" not in said
+        assert "resolved" in await see(admin, f"{INBOX}?state=all")
+
+
+async def test_what_was_told_of_later_is_one_line_of_its_subject_with_its_count(quiet: Service):
+    async with signed_in(quiet) as admin:
+        for _ in range(2):
+            await looks(quiet)  # sold out
+            await load_stock(admin)
+            await looks(quiet)
+            async with quiet.database.connection() as connection:
+                await connection.execute("DELETE FROM stock_profile")
+        assert "× 2" in await see(admin, OVER)
+
+
+async def test_what_nobody_was_told_of_stands_there_as_on_the_overview(quiet: Service):
+    async with quiet.client(await quiet.tenant(balance="10", qps=0)) as client, signed_in(quiet) as admin:
+        await client.post("/account/topup", {"amount": "250", "transactionId": "top-1"})
+        said = await see(admin, INBOX)
+        assert "Warning: 1 top-up has waited for approval since" in said and "250.00 USD" in said and "Review" in said
+        await looks(quiet)
+        assert (await see(admin, INBOX)).count("top-up") == 1
+
+
+async def test_a_notice_is_new_until_its_reader_marks_all_as_read(quiet: Service):
+    async with signed_in(quiet) as admin, signed_in(quiet, "support") as other:
+        assert UNREAD not in (await admin.get(INBOX)).text
+        await looks(quiet)
+        page = (await admin.get(INBOX)).text
+        assert f"{UNREAD}>1<" in page and "Not read yet" in page
+        newest = page.partition('name="newest" value="')[2].partition('"')[0]
+        said = await does(admin, f"{INBOX}/read", newest=newest)
+        assert "Mark all as read" not in said and "DEMO-STOCK" in said
+        assert UNREAD not in (await admin.get(INBOX)).text
+        assert f"{UNREAD}>1<" in (await other.get(INBOX)).text, "it is read by one and new to another"
+        async with signed_in(quiet, "admin") as later:
+            assert UNREAD not in (await later.get(INBOX)).text, "what was told before a user was there is not new"
