@@ -40,7 +40,7 @@ async def test_a_notice_is_unread_until_this_user_opens_it_or_marks_all(service:
         await told(service, dealer.tenant_id, "LOW_BALANCE", "low")
         await told(service, dealer.tenant_id, "RECEIVER_FAILING", "failing")
         page = await see(ada)
-        assert unread(page) == 2 and 'class="side-count" title="waiting">2<' in page
+        assert unread(page) == 2 and 'class="side-count" title="not read">2<' in page
         assert unread(await see(bob)) == 1, "finance is not told of endpoints"
         [path] = set(re.findall(r'href="(/console/notices/\d+)"[^>]*>(?:<span[^>]*>Unread: </span><bdi>Low)', page))
         await see(ada, path)
