@@ -184,6 +184,8 @@ async def test_text_that_no_database_can_hold_breaks_nothing(dealer: ApiClient, 
     ):
         assert (await admin.post(path, fields)).status_code < 500, path
     assert (await admin.get("/console/packages/%00/stock")).status_code == 404
+    for path in ("users", "orders", "orders.csv", "profiles", "topups", "refunds", "reports", "webhooks", "audit"):
+        assert (await admin.get(f"/console/{path}?dealer=a%00b&q=%00&to=%00")).status_code < 500, path
 
 
 # What one does to others

@@ -21,6 +21,10 @@ from dealer_server.rules.access.call_subject import MOST, of_body
         (b"", "", ""),
         (b"{", "", ""),
         (b'{"orderNo":"\xff"}', "", ""),
+        (b'{"orderNo":"\\ud800"}', "", ""),
+        (b'{"orderNo":true}', "", ""),
+        (b'{"orderNo":' + b"[" * 5_000, "", ""),
+        (b'{"x":' + b"[" * 5_000 + b"]" * 5_000 + b"}", "", ""),
         (b'{"orderNo":"a\\u0000b"}', "orderNo", "ab"),
     ],
 )

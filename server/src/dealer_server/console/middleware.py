@@ -216,7 +216,7 @@ class Csrf:
             now=now,
             url=url.path + (f"?{url.query}" if url.query else ""),
             path={},
-            query=dict(request.query_params),
+            query={name: text.replace("\0", "") for name, text in request.query_params.items()},
             form=form.filled_in,
             files=form.files,
             csrf=tokens.masked(authenticated.csrf),

@@ -66,7 +66,7 @@ def period(name: Range, first: datetime | None, last: datetime | None, now: date
             start, end = today - 29 * DAY, after
         case "custom":
             start = min(first or last or today, today)
-            end = min(max(last or today, start) + DAY, start + MOST_DAYS * DAY, after)
+            end = min(max(min(last or today, today), start) + DAY, start + MOST_DAYS * DAY, after)
     length = {"24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY}.get(name, -(-(end - start) // DAY) * DAY)
     return Period(name, start, end, _bucket(end - start), length, end == after)
 

@@ -250,6 +250,7 @@ async def test_figures_are_compared_with_the_hours_before(quiet: Service):
         assert "Time Orders The 24 h before " in page
         assert re.search(r" \d\d:00 2 2 .* so far \d+ – ", page), page
         assert "Orders per hour" in await see(admin, "/console?range=custom&from=2026-13-01&to=x")
+        assert "Orders per hour" in await see(admin, "/console?range=custom&from=9999-12-31&to=9999-12-31")
         assert "Orders" in await see(admin, f"/console/orders?from={now:%Y-%m-%dT%H:%M}")
 
 

@@ -7,6 +7,7 @@ import pytest
 from dealer_server.rules.period import HOUR, MOST_DAYS, Range, change_text, grouped, period, starts
 
 NOW = datetime(2026, 11, 20, 17, 30, tzinfo=UTC)
+NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def day(number: int, hour: int = 0) -> datetime:
@@ -24,6 +25,8 @@ def day(number: int, hour: int = 0) -> datetime:
         ("custom", day(3), day(2), (day(3), day(4)), (day(2), day(3)), 1),
         ("custom", day(25), day(28), (day(20), day(20, 18)), (day(19), day(19, 17)), 1),
         ("custom", day(19), day(28), (day(19), day(20, 18)), (day(17), day(19)), 1),
+        ("custom", NEVER, NEVER, (day(20), day(20, 18)), (day(19), day(19, 17)), 1),
+        ("custom", day(19), NEVER, (day(19), day(20, 18)), (day(17), day(19)), 1),
     ],
 )
 def test_a_period_and_the_one_before(

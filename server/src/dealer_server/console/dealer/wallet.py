@@ -18,7 +18,7 @@ from dealer_server.operations.topups import request as topup_requests
 from dealer_server.rules.notices.low_balance import PERCENTS, limits
 from dealer_server.rules.refusal import ParameterEmpty, ParameterInvalid
 from dealer_server.rules.reports import recent
-from dealer_server.rules.reports.balance_curve import curve
+from dealer_server.rules.reports.balance_curve import curve, low_balance
 from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.store.console import dealer, orders
 from dealer_server.store.reports import report
@@ -60,7 +60,9 @@ async def wallet(context: RequestContext) -> Html:
         per_day=recent.per_day(spent),
         version=versions.version_of(texts({"lowBalanceThreshold": terms["lowBalanceThreshold"]})),
         curve=curve(
-            shown, [*balances, wallet.balance], wallet.low_balance_threshold or (low_limits[0] if low_limits else 0)
+            shown,
+            [*balances, wallet.balance],
+            low_balance(wallet.low_balance_threshold, wallet.credit_limit, low_limits),
         ),
         statement=entries,
         dates=dates.of(context, WALLET),

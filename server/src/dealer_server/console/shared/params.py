@@ -37,7 +37,7 @@ class Pager(NamedTuple):
 
 
 def text(fields: Mapping[str, str], name: str) -> str | None:
-    return fields.get(name, "").replace("\0", "").strip() or None
+    return fields.get(name, "").strip() or None
 
 
 def number(fields: Mapping[str, str], name: str) -> int | None:

@@ -36,8 +36,12 @@ SHEET = "console.css"
 
 
 def indented(body: bytes) -> str:
-    """A JSON body as people read it; "" where there is none."""
-    return json.dumps(json.loads(body), indent=2, ensure_ascii=False) if body else ""
+    """A JSON body as people read it; "" where there is none. Half a surrogate pair, which is no character, stays
+    escaped. Raises ValueError, RecursionError."""
+    if not body:
+        return ""
+    text = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def hanging(text: str) -> list[tuple[int, str]]:

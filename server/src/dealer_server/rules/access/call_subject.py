@@ -29,10 +29,10 @@ def of_body(body: bytes) -> tuple[str, str]:
     """The parameter and its value; both are "" where the body names nothing, or is not what a call has."""
     try:
         named = _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return "", ""
     for name, kind in _fields:
         value = getattr(named, name)
-        if isinstance(value, str | int) and value != "":
+        if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
             return kind, str(value)[:MOST].replace("\0", "")
     return "", ""

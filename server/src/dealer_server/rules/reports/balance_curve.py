@@ -10,11 +10,11 @@ from dealer_server.rules.money.money import SCALE
 
 class Curve(NamedTuple):
     """`balances`: at the end of each of `days`, in ten-thousandths; the last one is the present one. `low`: below which
-    the balance is low, 0 for no line. top, bottom: where the axis ends, in major units."""
+    the balance is low, None for no line. top, bottom: where the axis ends, in major units."""
 
     days: Sequence[date]
     balances: Sequence[int]
-    low: int
+    low: int | None
     top: int
     bottom: int
 
@@ -27,7 +27,16 @@ class Curve(NamedTuple):
         return 100 * (amount / SCALE - self.bottom) / (self.top - self.bottom)
 
 
-def curve(days: Sequence[date], balances: Sequence[int], low: int) -> Curve:
+def curve(days: Sequence[date], balances: Sequence[int], low: int | None) -> Curve:
+    """A `low` outside of the axis is left out."""
     top = axis.end(-(-max(0, *balances) // SCALE))
     lowest = min(0, *balances)
-    return Curve(days, balances, low if low <= top * SCALE else 0, top, -axis.end(-(lowest // SCALE)) if lowest else 0)
+    bottom = -axis.end(-(lowest // SCALE)) if lowest else 0
+    shown = low is not None and bottom * SCALE <= low <= top * SCALE
+    return Curve(days, balances, low if shown else None, top, bottom)
+
+
+def low_balance(threshold: int, credit_limit: int, limits: Sequence[int]) -> int | None:
+    """Below which balance the dealer is told: its threshold is of what is available, the `limits` that count without
+    one are of the balance."""
+    return threshold - credit_limit if threshold else limits[0] if limits else None

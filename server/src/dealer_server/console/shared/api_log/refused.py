@@ -100,10 +100,10 @@ async def _call(
 
 
 def _pretty(body: str) -> str:
-    """As it came where it is no JSON."""
+    """As it came where it is no JSON, or is nested too deeply."""
     try:
         return indented(body.encode())
-    except ValueError:
+    except (ValueError, RecursionError):
         return body
 
 
