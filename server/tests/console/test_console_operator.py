@@ -111,11 +111,13 @@ async def test_the_file_is_what_the_list_shows(dealer: ApiClient, admin: Browser
 async def test_who_takes_a_file_is_written_down_with_its_filter(service: Service, dealer: ApiClient):
     async with signed_in(service, "readonly") as one:
         await one.get(f"/console/orders.csv?dealer={dealer.tenant_id}&status=FAILED&trail=1~2&package=&from=2026-01-01")
+        await one.get("/console/orders.csv?dealer=nobody")
         await one.get("/console/orders.csv")
         await one.get(f"/console/dealers/{dealer.tenant_id}/statement.csv?type=ADJUST&to=2026-02-01")
-        everything, some = (await acts(service, "orders.export"))[:2]
+        everything, nothing, some = (await acts(service, "orders.export"))[:3]
         [statement] = [act for act in await acts(service, "statement.export") if act.author == f"console:{one.name}"]
     assert (everything.author, everything.tenant_id, everything.detail) == (f"console:{one.name}", None, "{}")
+    assert (nothing.tenant_id, json.loads(nothing.detail)) == (None, {"dealer": "nobody"})
     assert (some.author, some.source, some.tenant_id) == (f"console:{one.name}", "127.0.0.1", dealer.tenant_id)
     wanted = {"dealer": str(dealer.tenant_id), "status": "FAILED", "from": "2026-01-01"}
     assert json.loads(some.detail) == wanted

@@ -199,10 +199,12 @@ def faults(query: Mapping[str, str], **words: Sequence[str]) -> dict[str, str]:
 
 
 async def record_export(context: RequestContext, action: str, tenant_id: int | None, names: Sequence[str]) -> None:
-    """Who exports a file, and with which filters, is in the audit log."""
+    """Who exports a file, and with which filters, is in the audit log. A dealer that there is not is among the filters
+    alone."""
+    of_dealer = tenant_id if tenant_id and tenant_id > 0 else None
     used = {name: value for name in names if (value := text(context.query, name))}
     await context.parts.reads.primary.run(
-        lambda connection: audit_log.record_act(connection, context.author, action, tenant_id, used)
+        lambda connection: audit_log.record_act(connection, context.author, action, of_dealer, used)
     )
 
 
