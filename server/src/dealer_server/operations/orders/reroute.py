@@ -70,17 +70,19 @@ async def reroute(database: Database, data_keys: DataKeys, supplier: str, author
     """Each line in a transaction of its own. Raises OperatorError where nothing can be moved."""
     async with database.connection() as connection:
         found = await movable(connection, supplier)
-    esims, orders, left = 0, set[str](), list[str]()
+    esims, orders, suppliers, left = 0, set[str](), set[str](), list[str]()
     for move in found.moves:
         try:
             done = await retry_order(database, data_keys, move.order_no, move.line, move.to, author, clock)
         except OperatorError as why:
             left.append(str(why))
             continue
-        esims += done.retried
         left += done.left
-        orders.add(move.order_no)
+        if done.retried:  # else it was moved meanwhile
+            esims += done.retried
+            orders.add(move.order_no)
+            suppliers.add(move.to)
     if not orders:
         reasons = "; ".join(left[:3]) or "nothing that waits for it has a next supplier that can be asked"
         raise OperatorError(f"Nothing was moved: {reasons}")
-    return Rerouted(esims, len(orders), found.suppliers, left, found.more)
+    return Rerouted(esims, len(orders), sorted(suppliers), left, found.more)
