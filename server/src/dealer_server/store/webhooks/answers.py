@@ -7,9 +7,10 @@ from typing import NamedTuple
 from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
 from dealer_server.store.distribution.due import fetch_all
-from dealer_server.store.webhooks.recent import MOST
 
 HOUR = timedelta(hours=1)
+MOST = 2_000
+"""Attempts of a dealer that are looked at: those of the newest deliveries."""
 
 
 class Answers(NamedTuple):

@@ -1,19 +1,11 @@
-"""How did a dealer's receiver answer lately? Its attempts by the hour."""
+"""How did a dealer's receiver answer lately? Its attempts by the hour, and how much is still to be sent."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
-
-MOST = 2_000
-"""Attempts that are looked at: those of the newest deliveries."""
-_HOURS = """
-SELECT date_trunc('hour', started_at, 'UTC') AS hour, count(*) FILTER (WHERE error IS NULL)::int AS delivered,
-    count(*) FILTER (WHERE error IS NOT NULL)::int AS failed, sum(duration_ms)::bigint AS took_ms
-FROM (SELECT started_at, error, duration_ms FROM webhook_attempt WHERE tenant_id = $1
-    ORDER BY delivery_id DESC, number DESC LIMIT $3) a
-WHERE started_at >= $2 GROUP BY 1
-"""
+from dealer_server.store.webhooks import answers
 
 
 class Hour(NamedTuple):
@@ -25,10 +17,18 @@ class Hour(NamedTuple):
     took_ms: int = 0
 
 
-async def hours(connection: Connection, tenant_id: int, since: datetime) -> list[Hour]:
+async def hours(connection: Connection, tenant_id: int, since: datetime) -> Sequence[Hour]:
     """Those hours with any."""
-    rows = await connection.fetch(_HOURS, tenant_id, since, MOST)
-    return [Hour(**row) for row in rows]
+    found: dict[datetime, Hour] = {}
+    for one in await answers.hours(connection, tenant_id, since):
+        before = found.get(one.hour, Hour(one.hour))
+        found[one.hour] = Hour(
+            one.hour,
+            before.delivered + (0 if one.error else one.attempts),
+            before.failed + (one.attempts if one.error else 0),
+            before.took_ms + one.took_ms,
+        )
+    return [*found.values()]
 
 
 async def unfinished(connection: Connection, tenant_id: int, most: int) -> int:
