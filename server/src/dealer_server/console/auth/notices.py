@@ -130,7 +130,10 @@ async def send_test(context: RequestContext) -> Redirect:
     to = address(setting.mail, user.name)
     if not chosen or not to:
         return Redirect(SETTINGS, "Enter an email address and save it first", failed=True)
-    problem = await example.send(parts.settings, parts.database, to, chosen[0], lambda: context.now)
+    try:
+        problem = await example.send(parts.settings, parts.database, user.user_id, to, chosen[0], lambda: context.now)
+    except TooManyTries as many:
+        return Redirect(SETTINGS, sign_in.wait(many.seconds), failed=True)
     if problem:
         return Redirect(SETTINGS, f"The test was not sent: {problem}", failed=True)
     return Redirect(SETTINGS, f"A test of “{LABELS[chosen[0]][0]}” is sent to {to}")
