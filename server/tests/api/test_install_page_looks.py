@@ -113,6 +113,15 @@ async def test_codes_are_copied_and_times_are_the_readers_own(chromium: Chromium
         assert faults == []
 
 
+async def test_codes_are_copied_by_browsers_that_know_no_names_of_countries(chromium: Chromium, dealer: ApiClient):
+    [profile] = profiles(await bought(dealer))
+    async with visited(chromium, profile["installPageUrl"]) as (page, faults):
+        await page.add_init_script("delete Intl.DisplayNames")
+        await page.reload()
+        await expect(page.locator("button[data-copy]:not([hidden])")).to_have_count(3)
+        assert faults == []
+
+
 async def test_it_works_without_javascript(chromium: Chromium, dealer: ApiClient):
     [profile] = profiles(await bought(dealer))
     async with visited(chromium, profile["installPageUrl"], java_script_enabled=False) as (page, faults):

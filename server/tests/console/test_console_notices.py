@@ -64,13 +64,12 @@ async def test_a_user_reads_an_example_and_is_mailed_a_test_of_it(service: Servi
             (await inside.post("/console/notices/test", {"test": "LOW_BALANCE"})).headers["location"]
         )
         assert "is sent to" not in other.text
-        for _ in range(MAILS_IN_A_WINDOW):
-            last = await inside.post("/console/notices/test", {"test": "STOCK_LOW"})
+        for _ in range(MAILS_IN_A_WINDOW - 1):
+            await inside.post("/console/notices/test", {"test": "STOCK_LOW"})
+        last = await inside.post("/console/notices/test", {"test": "STOCK_LOW"})
         assert "Too many attempts" in (await inside.get(last.headers["location"])).text
-        assert (
-            len(await rows(service, "SELECT FROM dev_mail WHERE position('tester@'::bytea IN message) > 0"))
-            == MAILS_IN_A_WINDOW
-        )
+        kept = await rows(service, "SELECT FROM dev_mail WHERE position('tester@'::bytea IN message) > 0")
+        assert len(kept) == MAILS_IN_A_WINDOW
 
 
 async def test_a_mail_is_kept_and_its_html_may_do_nothing(service: Service):

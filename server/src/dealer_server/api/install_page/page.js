@@ -6,8 +6,10 @@
     const day = at.toLocaleDateString(language, { year: "numeric", month: "long", day: "numeric" });
     time.textContent = `${day}, ${at.toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit", timeZoneName: "short" })}`;
   }
-  const places = new Intl.DisplayNames([language], { type: "region" });
-  for (const place of document.querySelectorAll("[data-region]")) place.textContent = places.of(place.dataset.region);
+  if (Intl.DisplayNames) { // phones of before 2021 have none: their countries stay in English
+    const places = new Intl.DisplayNames([language], { type: "region" });
+    for (const place of document.querySelectorAll("[data-region]")) place.textContent = places.of(place.dataset.region);
+  }
   if (!navigator.clipboard) return;
   for (const button of document.querySelectorAll("[data-copy]")) {
     const words = button.textContent;
