@@ -16,7 +16,7 @@ from dealer_server.rules import dates
 from dealer_server.rules.orders import identity
 from dealer_server.store.audit import audit_log
 
-PAGE_SIZE = 50
+PAGE_SIZE = 25
 SHORT_PAGE = 20
 """Of lists that stand below other parts of a page, or have two lines a row."""
 COUNTED = 10_000

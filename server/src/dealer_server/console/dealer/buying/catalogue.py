@@ -28,10 +28,10 @@ GIGABYTES = (1, 3, 5, 10, 20, 50)
 DAYS = (1, 3, 7, 15, 30, 90)
 FILTERS = ("q", "place", "kind", "data", "days", "price", "part")
 GLOBAL = "Global"
-OFTEN, OFTEN_COUNTED, OFTEN_PLACES = 4, 20, 6
+OFTEN, OFTEN_COUNTED = 4, 20
+"""Packages that it often buys: how many are shown, and of how many."""
 USUAL_SIZES = (1, 3, 5, 10)
-"""Gigabytes of the plans that stand in the row of a place."""
-"""Packages and places that it often buys: how many are shown, and of how many packages."""
+"""Gigabytes of the packages whose prices stand in the row of a place."""
 
 
 class PackageView(NamedTuple):
@@ -51,15 +51,12 @@ class PackageView(NamedTuple):
 
 
 class PlaceView(NamedTuple):
-    """A country or region with what is on sale for it. `least`: its lowest price, in major units; `least_per_gb`: of a
-    gigabyte, "" where all its volumes are unlimited. `by_day`: the lowest price is that of a day. `sizes`: some fixed
-    plans, from the smallest."""
+    """A country or region with what is on sale for it. `least`: what costs least, that of a day for packages by the day.
+    `sizes`: a fixed package of each of USUAL_SIZES, None where there is none."""
 
     packages: list[PackageView]
-    least: str
-    least_per_gb: str
-    by_day: bool
-    sizes: Sequence[PackageView]
+    least: PackageView
+    sizes: Sequence[PackageView | None]
 
     @property
     def first(self) -> Package:
@@ -76,25 +73,27 @@ async def catalogue(context: RequestContext) -> Html:
         filtered = any(query.get(name) for name in FILTERS)
         bought = await _often_bought(connection, context, on_sale)
     often = [] if filtered or query.get("sort") or query.get("before") else bought
-    often_places = list(dict.fromkeys(one.package.location_code for one in often))[:OFTEN_PLACES]
     order = params.order(context, CATALOGUE, ("name", "price"), "name")
     fitting = choosing.choose(on_sale, _choice(query, prices.currency), by_price=order.key == "price")
     part = _part(query)
     found = [one for one in fitting if part is None or one.package.continent == part]
     if order.descending:
         found.reverse()
-    places = _by_place(found, query, _parts_first(bought, on_sale))
+    asked = _asked(query, found)
+    places = _by_place(found, asked, _parts_first(bought, on_sale))
     listed, word = (found, "package") if order.key == "price" else (places, "place")
     first = params.number(query, "before") or 0
     following = first + PAGE_SIZE if first + PAGE_SIZE < len(listed) else None
     shown = len(listed[first : first + PAGE_SIZE])
+    views = [_place(of_place) for of_place in places[first : first + PAGE_SIZE]] if order.key == "name" else []
     return Html(
         packages=[view(one) for one in found[first : first + PAGE_SIZE]] if order.key == "price" else [],
-        places=[_place(of_place) for of_place in places[first : first + PAGE_SIZE]] if order.key == "name" else [],
+        places=views,
+        sizes=USUAL_SIZES if any(any(one.sizes) for one in views) else (),
         package_count=len(found),
         place_count=len(places),
         often=[view(one) for one in often[:OFTEN]],
-        often_places=[_place(of_place) for code in often_places for of_place in places if _code(of_place) == code],
+        asked=asked,
         tabs=_tabs(context, fitting, part),
         order=order,
         pages=params.pager(context, CATALOGUE, following, shown=shown, word=word, total=len(listed)),
@@ -117,10 +116,6 @@ async def _often_bought(connection: Connection, context: RequestContext, on_sale
     return [by_code[code] for code in codes if code in by_code and by_code[code].kind != "RECHARGE"]
 
 
-def _code(of_place: Sequence[OnSale]) -> str:
-    return of_place[0].package.location_code
-
-
 def _parts_first(bought: Iterable[OnSale], on_sale: Iterable[OnSale]) -> Sequence[str]:
     """Parts of the world: those that the dealer buys most for, then those with most packages; what belongs to no single
     one last."""
@@ -129,32 +124,33 @@ def _parts_first(bought: Iterable[OnSale], on_sale: Iterable[OnSale]) -> Sequenc
     return [*(part for part in parts if part), ""]
 
 
-def _by_place(found: Iterable[OnSale], query: Mapping[str, str], parts: Sequence[str]) -> list[list[OnSale]]:
+def _asked(query: Mapping[str, str], found: Iterable[OnSale]) -> str:
+    """The code of the place that is chosen, or whose name was typed; "" without one."""
+    name = (params.text(query, "q") or "").casefold()
+    named = (one.package.location_code for one in found if one.package.location_name.casefold() == name)
+    return (params.text(query, "place") or next(named, "")).upper()
+
+
+def _by_place(found: Iterable[OnSale], asked: str, parts: Sequence[str]) -> list[list[OnSale]]:
     """Each place in the order it came, by part of the world, regions before countries; the one that is asked for stands
     before regions that it is a part of."""
     places = dict[str, list[OnSale]]()
     for one in found:
         places.setdefault(one.package.location_code, []).append(one)
-    asked = places.pop((params.text(query, "place") or "").upper(), None)
+    first = places.pop(asked, None)
     firsts = [(of_place[0].package, of_place) for of_place in places.values()]
     firsts.sort(key=lambda one: (parts.index(one[0].continent), one[0].location_type == "COUNTRY"))
-    return [*([asked] if asked else []), *(of_place for _, of_place in firsts)]
+    return [*([first] if first else []), *(of_place for _, of_place in firsts)]
 
 
 def _place(of_place: Sequence[OnSale]) -> PlaceView:
-    currency = of_place[0].package.currency
-    least = min(one.price for one in of_place)
-    per_gb = [found for one in of_place if (found := _of_a_gb(one.price, one.package)) is not None]
-    least_per_gb = money.text(min(per_gb), currency) if per_gb else ""
-    by_day = all(one.kind == "DAILY" for one in of_place if one.price == least)
-    views = [view(one) for one in of_place]
-    return PlaceView(views, money.text(least, currency), least_per_gb, by_day, _sizes(views))
+    return PlaceView([view(one) for one in of_place], view(min(of_place, key=lambda one: one.price)), _sizes(of_place))
 
 
-def _sizes(views: Iterable[PackageView]) -> list[PackageView]:
-    """The fixed plans nearest to the usual sizes, one of a size: the longest."""
-    fixed = {one.package.data_bytes: one for one in views if one.kind == "FIXED" and one.package.data_bytes}
-    return [fixed[size * GB] for size in USUAL_SIZES if size * GB in fixed]
+def _sizes(of_place: Iterable[OnSale]) -> list[PackageView | None]:
+    """Of several packages of a size, the longest."""
+    fixed = {one.package.data_bytes: one for one in of_place if one.kind == "FIXED" and one.package.data_bytes}
+    return [view(fixed[size * GB]) if size * GB in fixed else None for size in USUAL_SIZES]
 
 
 def _part(query: Mapping[str, str]) -> str | None:
