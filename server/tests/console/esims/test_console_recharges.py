@@ -95,8 +95,8 @@ async def test_an_esim_is_recharged_by_a_form_and_its_page_shows_the_plan(
     await settled(dealer, order_no)
     assert await balance(dealer) == "997.00"
     page = await see(clerk, page_of(order))
-    assert f"2 {TOPUP} Recharge {order_no} Queued 0 of 1 GB" in page
-    assert "0 of 2 GB" in page, "of the eSIM as a whole"
+    assert f"2 {TOPUP} Recharge {order_no} Queued 0 GB of 1 GB" in page
+    assert "0 GB of 2 GB" in page, "of the eSIM as a whole"
     [act] = await bought_by_people(service, dealer)
     assert act.author == f"console:{clerk.name}"
     assert json.loads(act.detail) == {

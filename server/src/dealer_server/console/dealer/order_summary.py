@@ -59,6 +59,13 @@ def _why_failed(profile_ids: Sequence[int], latest: Mapping[int, Purchase]) -> s
     return f": {why}" if why else ""
 
 
+def out_of_stock(history: History) -> bool:
+    """Whether an eSIM of it failed because there was none."""
+    latest = _latest(history)
+    failed = (latest[one.profile_id] for one in history.order.profiles if one.failed and one.profile_id in latest)
+    return any((purchase.reason or "").startswith("OUT_OF_STOCK") for purchase in failed)
+
+
 def _delay(purchase: Purchase, supplier: SupplierRow | None) -> str:
     ailing = "" if supplier is None else "paused" if supplier.status == "PAUSED" else "down" * (supplier.up is False)
     return delay_text(purchase.state, purchase.reason or "", ailing)

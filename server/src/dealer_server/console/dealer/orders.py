@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from dealer_server.console.dealer import order_summary, search, timeline
+from dealer_server.console.dealer import order_summary, resale, search, timeline
+from dealer_server.console.dealer.buying.catalogue import CATALOGUE
+from dealer_server.console.dealer.buying.instead import instead_of
 from dealer_server.console.find import orders as find_orders
 from dealer_server.console.find.orders import ORDERS
 from dealer_server.console.shared import params
@@ -63,11 +65,12 @@ async def orders(context: RequestContext) -> Answer:
     if found := await search.sought(context):
         return found
 
-    async def mailed(connection: Connection, rows: Sequence[OrderRow]) -> dict[str, Any]:
+    async def more(connection: Connection, rows: Sequence[OrderRow]) -> dict[str, Any]:
         found = await buyer_mails.newest_of_orders(connection, context.tenant_id, [row.order_id for row in rows])
-        return {"mailed": found}
+        profits = {row.order_id: resale.profit_of_row(context.parts.catalogue(), row) for row in rows}
+        return {"mailed": found, "profits": profits}
 
-    return await find_orders.page(context, find_orders.filters(context.query, context.tenant_id), mailed)
+    return await find_orders.page(context, find_orders.filters(context.query, context.tenant_id), more)
 
 
 @download(f"{ORDERS}.csv", DEALERS, listing=True)
@@ -96,6 +99,8 @@ async def show_order(context: RequestContext) -> Html:
     profiles = profile_views(context, order, blocked)
     return Html(
         order=order,
+        profit=resale.profit_of_order(context.parts.catalogue(), order),
+        **await _again(context, order, history if money_mover else None, remark),
         concerns=order_summary.concerns(history, suppliers, context.now, developer=permissions(context.user).secrets),
         settled=order_summary.settled_text(history),
         lines=[_item_view(order, item) for item in order.items],
@@ -107,7 +112,6 @@ async def show_order(context: RequestContext) -> Html:
         refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
         events=by_iccid(timeline.events(history), order),
         remark=remark,
-        again=_buy_again(context, order, remark) if money_mover else "",
         credited_on=_credited_on(history),
         refundable=money.text(_refundable(order, blocked), order.currency),
         moving=is_moving(context, order),
@@ -119,14 +123,23 @@ async def show_order(context: RequestContext) -> Html:
     )
 
 
-def _buy_again(context: RequestContext, order: Order, remark: str | None) -> str:
-    """The form that buys what could not be delivered once more, as far as it is one package that there still is; ""
-    else."""
-    failed = [(item.package_code, profile) for item in order.items for profile in item.profiles if profile.failed]
-    codes = {code for code, _ in failed}
-    if len(codes) != 1 or context.parts.catalogue().package(code := codes.pop()) is None:
-        return ""
-    return params.address(f"/console/catalogue/{code}", {"quantity": len(failed), "remark": remark})
+async def _again(
+    context: RequestContext, order: Order, history: timeline.History | None, remark: str | None
+) -> dict[str, object]:
+    """How to buy what could not be delivered, as far as it is one package that there still is. `again`: the form that
+    buys it once more. `instead`: what comes nearest to it where it was out of stock; `instead_form` buys that.
+    `history`: None for who may not buy."""
+    failed = sum(profile.failed for profile in order.profiles)
+    codes = {item.package_code for item in order.items for profile in item.profiles if profile.failed}
+    found: dict[str, object] = {"again": "", "instead": None, "instead_form": ""}
+    if history is None or len(codes) != 1 or context.parts.catalogue().package(code := codes.pop()) is None:
+        return found
+    filled = {"quantity": failed, "remark": remark}
+    found["again"] = params.address(f"{CATALOGUE}/{code}", filled)
+    if order_summary.out_of_stock(history) and (instead := await instead_of(context, code, failed)):
+        form = params.address(f"{CATALOGUE}/{instead.package.package_code}", filled)
+        found |= {"instead": instead, "instead_form": form}
+    return found
 
 
 def _credited_on(history: timeline.History) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from dealer_server.console.find import dates
+from dealer_server.console.dealer.resale import suggested_price
 from dealer_server.console.shared import params, reports
 from dealer_server.console.shared.page import MenuEntry, download, page
 from dealer_server.console.shared.permissions import DEALERS
@@ -75,10 +76,10 @@ def _resale(context: RequestContext, groups: Sequence[Group]) -> Mapping[str, in
     found = Counter[str]()
     for group in groups:
         package = context.parts.catalogue().package(group.keys.get("package", ""))
-        if package is None or not package.retail_price or sold_by_day(package.data_type):
+        if package is None or sold_by_day(package.data_type) or "day" in group.keys:
             continue
-        if package.currency == group.currency and "day" not in group.keys:
-            found[package.package_code] += (group.sums.sold - group.sums.refunded) * package.retail_price
+        if price := suggested_price(context.parts.catalogue(), package.package_code, group.currency):
+            found[package.package_code] += (group.sums.sold - group.sums.refunded) * price
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from dealer_server.console.find import dates, files, tabs
 from dealer_server.console.find.files import Columns
 from dealer_server.console.shared import params, words
-from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, PAGE_SIZE
+from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, PAGE_SIZE, Order
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
@@ -19,13 +19,12 @@ from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileR
 PROFILES = "/console/profiles"
 More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order")
-PRESETS: tuple[State, ...] = (
-    *("NOT_INSTALLED", "INSTALLED", "IN_USE", "NEARLY_USED", "USED_UP", "ENDED"),
-    *("REFUNDING", "REFUNDED", "FAILED"),
-)
+PRESETS: tuple[State, ...] = ("NOT_INSTALLED", "IN_USE", "NEARLY_USED", "USED_UP", "ENDED")
 """States that have a tab of their own."""
-SELDOM: tuple[State, ...] = ("PENDING", "SUSPENDED", "CANCELLED")
-"""States that have one while they list any."""
+SELDOM: tuple[State, ...] = ("PENDING", "SUSPENDED", "REFUNDING")
+"""States that have one while they list any; the others have one while they are asked for."""
+ENDS = "ends"
+"""A list of one dealer's plans in use, by their end."""
 COLUMNS: Mapping[str, Callable[[ProfileRow], str]] = {
     "profileId": lambda row: str(row.profile_id),
     "ICCID": lambda row: row.iccid or "",
@@ -57,18 +56,20 @@ async def page(
 ) -> Html:
     """A page of the list; its template sees `fields` too, and what `more` reads of its rows. `name`: of the parameter
     that is the state."""
-    order = params.order(context, PROFILES, CREATED, NEWEST_FIRST)
+    sorts = (*CREATED, ENDS) if context.user.tenant_id is not None else CREATED
+    order = params.order(context, PROFILES, sorts, NEWEST_FIRST)
     oldest_first, seen = not order.descending, params.number(context.query, "before")
     faults = params.faults(context.query, state=STATES, status=STATES) | _iccid_fault(wanted.iccid)
     found = ListPage[ProfileRow]((), None)
     async with context.parts.database.connection() as connection:
         if not faults:
-            found = await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
+            found = await _read(connection, wanted, seen, order)
         held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
-        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, (*PRESETS, *SELDOM), COUNTED)
+        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, STATES, COUNTED)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
-    shown: tuple[State, ...] = (*PRESETS, *[state for state in SELDOM if counts.get(state) or wanted.state == state])
+    asked = [wanted.state] if wanted.state and wanted.state not in (*PRESETS, *SELDOM) else []
+    shown = [*PRESETS, *[state for state in SELDOM if counts.get(state) or wanted.state == state], *asked]
     presets = [(_tab(state), {name: state}) for state in shown]
     return Html(
         profiles=found.rows,
@@ -88,11 +89,19 @@ async def page(
             len(found.rows),
             "eSIM",
             oldest_first=oldest_first,
-            total=counts.get(wanted.state),
+            total=None if order.key == ENDS else counts.get(wanted.state),
         ),
         order=order,
         **fields,
     )
+
+
+async def _read(
+    connection: Connection, wanted: ProfileFilter, seen: int | None, order: Order
+) -> ListPage[ProfileRow]:
+    if order.key == ENDS:
+        return await store.list_by_end(connection, wanted, seen, PAGE_SIZE, latest_first=order.descending)
+    return await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=not order.descending)
 
 
 def _iccid_fault(typed: str | None) -> dict[str, str]:

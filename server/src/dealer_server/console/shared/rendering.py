@@ -80,8 +80,10 @@ def data_amount(count: int) -> str:
 
 
 def data_of(used: int, total: int) -> str:
-    """1.25 GB of 3 GB, 512 MB of 1 GB, 0 of 1 GB."""
-    return f"{data_amount(used)} of {data_amount(total)}"
+    """1.25 GB of 3 GB, 512 MB of 1 GB, 0 GB of 1 GB."""
+    of = data_amount(total)
+    _, _, unit = of.partition(" ")
+    return f"{data_amount(used) if used else f'0 {unit}'.strip()} of {of}"
 
 
 def marked(text: str, asked: str) -> Markup:

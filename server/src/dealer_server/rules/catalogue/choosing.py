@@ -80,6 +80,30 @@ def choose(on_sale: Iterable[OnSale], wanted: Choice, *, by_price: bool = False)
     return sorted(found, key=lambda one: one.price) if by_price else found
 
 
+def nearest(on_sale: Iterable[OnSale], package: Package) -> list[OnSale]:
+    """What may be sold in its place, the nearest first: it works in all its countries and is sold as it is. The same
+    place comes before a wider one, what lasts as long before what is over earlier, then what comes nearest in volume,
+    more before less, and in days."""
+
+    def distance(one: OnSale) -> tuple[bool, bool, float, bool, int, int]:
+        volume, wanted = one.package.data_bytes or 0, package.data_bytes or 0
+        ratio = max(volume, wanted) / max(min(volume, wanted), 1)
+        days = abs(one.package.duration - package.duration)
+        elsewhere, shorter = one.package.location_code != package.location_code, one.package.duration < package.duration
+        return elsewhere, shorter, ratio, volume < wanted, days, one.price
+
+    return sorted(
+        (
+            one
+            for one in on_sale
+            if one.package.package_code != package.package_code
+            and (one.package.type, one.package.data_type) == (package.type, package.data_type)
+            and set(package.locations) <= set(one.package.locations)
+        ),
+        key=distance,
+    )
+
+
 def countries_on_sale(on_sale: Iterable[OnSale]) -> list[Place]:
     """Every country that a package covers, by name."""
     codes = {code for one in on_sale for code in one.package.locations}

@@ -100,6 +100,29 @@ async def list_profiles(
     return await pages.scan(connection, scan, size, matching, lambda row: row.profile_id, max_scanned)
 
 
+async def list_by_end(
+    connection: Connection, filters: ProfileFilter, seen: int | None, size: int, *, latest_first: bool = False
+) -> ListPage[ProfileRow]:
+    """A dealer's plans in use that match, by their end, after the one seen last. MAX_SCANNED are looked at at most."""
+    after = await connection.fetchval(
+        "SELECT plan_use_end_at FROM profile WHERE tenant_id = $1 AND profile_id = $2", filters.tenant_id, seen
+    )
+    direction = "DESC" if latest_first else "ASC"
+    order = f"plan_use_end_at {direction}, profile_id {direction}"
+    found = _BY_END.format(order=order, beyond="<" if latest_first else ">", state=_OF_STATE[filters.state])
+    rows = await connection.fetch(
+        _OF_ROWS.format(found=found, order=order),
+        filters.tenant_id,
+        filters.first,
+        filters.end,
+        size + 1,
+        after,
+        seen,
+    )
+    shown = [ProfileRow(**row) for row in rows[:size]]
+    return ListPage(shown, shown[-1].profile_id if len(rows) > size else None)
+
+
 async def _by_iccid(connection: Connection, filters: ProfileFilter, scan: ScanRange, limit: int) -> list[ProfileRow]:
     """By the end of the ICCID, of which there is an index (docs/decisions/0041-search.md)."""
     digits = (filters.iccid or "")[::-1]
@@ -158,12 +181,22 @@ _ENDING = f"""
     ) p JOIN tenant t USING (tenant_id) WHERE {_SPAN} AND recharges IS NULL AND ({{state}})
     ORDER BY profile_id {{direction}} LIMIT $4
 """
+# $5, $6: end and profileId of the one seen last.
+_BY_END = f"""
+    SELECT p.*, t.name FROM (
+        SELECT {_COLUMNS} FROM profile
+        WHERE tenant_id = $1 AND plan_use_status = 'STARTED' AND plan_use_end_at IS NOT NULL AND recharges IS NULL
+            AND ($5::timestamptz IS NULL OR (plan_use_end_at, profile_id) {{beyond}} ($5, $6::bigint))
+        ORDER BY {{order}} LIMIT {MAX_SCANNED}
+    ) p JOIN tenant t USING (tenant_id) WHERE {_SPAN} AND ({{state}})
+    ORDER BY {{order}} LIMIT $4
+"""
 _OF_ROWS = """
 WITH found AS MATERIALIZED ({found})
 SELECT f.tenant_id, f.profile_id, f.order_id, f.name AS dealer, i.package_code, i.supplier, f.iccid, f.lifecycle_status,
     f.plan_use_status, f.plan_use_end_at, f.smdp_status, f.failed, f.refunded, f.held, f.suspended, f.data_total_bytes,
     f.data_usage_bytes
-FROM found f JOIN order_item i USING (tenant_id, order_id, line) ORDER BY f.profile_id {direction}
+FROM found f JOIN order_item i USING (tenant_id, order_id, line) ORDER BY {order}
 """
 
 
@@ -175,8 +208,8 @@ async def _fetch(
 
 
 def _statement(found: str, scan: ScanRange, state: State | None) -> str:
-    words = {"direction": scan.direction, "state": _OF_STATE[state]}
-    return _OF_ROWS.format(found=found.format(**words), **words)
+    found = found.format(direction=scan.direction, state=_OF_STATE[state])
+    return _OF_ROWS.format(found=found, order=f"profile_id {scan.direction}")
 
 
 async def count(
