@@ -906,12 +906,36 @@ async def test_an_order_that_failed_says_why_where_its_money_is_and_is_bought_ag
     text = html.unescape(await until(finance, path, "Failed, refunded"))
     assert "returned to your wallet" in text and "The supplier " in text
     again = "/console/catalogue/TEST-FAIL?quantity=1&remark=for+Ann"
-    assert re.findall(r'href="(/console/catalogue/[^"]+)"', text) == [again]
+    assert re.findall(r'href="(/console/catalogue/[^"]+)"', text) == [again, "/console/catalogue/TEST-FAIL"]
     entry = re.search(r'href="(/console/wallet\?type=REFUND[^"]+)"', text)
     assert entry and order_no in await finance.get(entry[1])
     form = await finance.get(again)
     assert 'value="for Ann"' in form
     assert "Buy again" not in await people["developer"].get(path), "who may not buy"
+
+
+async def test_an_order_out_of_stock_offers_the_nearest_package_that_is_available(
+    service: Service, people: People, dealer: ApiClient
+):
+    order_no = (await dealer.order("TEST-FAIL", remark="for Ann")).data["orderNo"]
+    finance, path = people["finance"], f"/console/orders/{order_no}"
+    assert "The nearest package that is available" not in await until(finance, path, "Failed, refunded")
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "UPDATE purchase SET reason = 'OUT_OF_STOCK: none left' WHERE tenant_id = $1", int(dealer.tenant_id)
+        )
+    text = html.unescape(await finance.get(path))
+    assert "The nearest package that is available" in text
+    link = re.search(r'data-drawer="buy" href="(/console/catalogue/(TEST-[A-Z-]+)\?quantity=1&remark=for\+Ann)"', text)
+    assert link and link[2] != "TEST-FAIL" and 'value="for Ann"' in await finance.get(link[1])
+    assert "The nearest package" not in await people["developer"].get(path), "who may not buy"
+
+
+async def test_orders_say_what_they_leave_at_the_suggested_price(people: People, dealer: ApiClient):
+    order = await bought(dealer, quantity=2)
+    text = await people["finance"].get("/console/orders")
+    assert "Profit, USD" in text and re.search(rf"{order['orderNo']}.*?>1\.98<", text, re.DOTALL), text
+    assert "1.98" in await people["finance"].get(f"/console/orders/{order['orderNo']}")
 
 
 async def test_orders_esims_and_entries_are_called_by_the_dealers_own_reference(people: People, dealer: ApiClient):

@@ -77,7 +77,7 @@ async def test_a_file_is_dropped_on_its_field(chromium: Chromium, boss: Browser,
     await drag(page, field, file, "dragEnter", "dragOver", "drop")
     await expect(field).to_have_value(re.compile("orders.csv"))
     await expect(root).not_to_have_class(re.compile("dragging"))
-    await page.get_by_role("button", name="Preview").click()
+    await page.get_by_role("button", name="Check prices").click()
     await expect(page.locator("#main")).to_contain_text("3.60 USD")
     await context.close()
 

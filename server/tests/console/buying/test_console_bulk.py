@@ -82,17 +82,17 @@ async def test_codes_are_in_the_results_of_those_alone_who_may_see_them(clerk: B
 
 
 async def test_a_file_can_be_chosen_too(clerk: Browser):
-    assert (await clerk.get("/console/bulk/template.csv")).text == f"{HEADER}\r\n"
     answer = await clerk.post("/console/bulk", files={"file": f"\ufeff{HEADER}\r\nTEST-OK,1,,,\r\n".encode()})
     assert "1 order by CSV" in await see(clerk, answer.headers["location"])
     answer = await clerk.post("/console/bulk", files={"file": b"\xff\xfe\x00packageCode"})
     assert answer.status_code == 400 and "This is no CSV text in UTF-8" in text_of(answer.text)
 
 
-async def test_the_sample_can_be_bought_as_it_is(clerk: Browser):
-    sample = (await clerk.get("/console/bulk/sample.csv")).text
-    assert sample.startswith(HEADER) and sample.count("\r\n") >= 2
-    answer = await clerk.post("/console/bulk", files={"file": sample.encode()})
+async def test_the_template_has_lines_that_can_be_bought(clerk: Browser):
+    template = (await clerk.get("/console/bulk/template.csv")).text
+    assert template.startswith(HEADER) and template.count("\r\n") >= 2
+    answer = await clerk.post("/console/bulk", files={"file": template.encode()})
+    assert "1 Choose a file 2 Check prices and buy 3 Take the results" in await see(clerk, "/console/bulk")
     assert "Buy " in await see(clerk, answer.headers["location"])
 
 

@@ -468,4 +468,36 @@ async def test_data_by_day_is_shown_to_operator_dealer_and_buyer(service: Servic
     async with signed_in(service, "admin", dealer.tenant_id) as clerk:
         assert f"{dates.day(third)} 3 MB" in await see(clerk, path)
     install = (await dealer.http.get(profile["installPageUrl"])).text
-    assert "Data per day" in install and f"{texts('en').day(third)}: 3\N{NO-BREAK SPACE}MB" in install
+    assert "Data per day" in install
+    told = rf"<dt>{texts('en').day(third)}</dt><dd><progress [^>]*></progress><span>3\sMB</span>"
+    assert re.search(told, install)
+
+
+async def test_a_dealer_lists_its_plans_in_use_by_their_end(
+    service: Service, dealer: ApiClient, stranger: ApiClient
+) -> None:
+    order, foreign = await bought(dealer, quantity=4), await bought(stranger)
+    made = profiles_of(await query(dealer, order))
+    for profile in made[:3]:
+        await dealer.post("/test/profile/advance", {"iccid": profile["iccid"], "step": "START"})
+    await advance(stranger, foreign, "START")
+    ids = [int(profile["profileId"]) for profile in made]
+    async with service.database.connection() as connection:
+        for profile_id, days in zip(ids[:3], (3, 1, 2), strict=True):
+            await connection.execute(
+                "UPDATE profile SET plan_use_end_at = now() + make_interval(days => $3)"
+                " WHERE tenant_id = $1 AND profile_id = $2",
+                int(dealer.tenant_id),
+                profile_id,
+                days,
+            )
+        own = ProfileFilter(int(dealer.tenant_id))
+        first = await profiles.list_by_end(connection, own, None, 2)
+        rest = await profiles.list_by_end(connection, own, first.next, 2)
+    assert [row.profile_id for row in (*first.rows, *rest.rows)] == [ids[1], ids[2], ids[0]] and rest.next is None
+    async with signed_in(service, "admin", dealer.tenant_id) as clerk:
+        for sort, expected in (("ends", [ids[1], ids[2], ids[0]]), ("-ends", [ids[0], ids[2], ids[1]])):
+            page = (await clerk.get(f"/console/profiles?sort={sort}")).text
+            assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', page) == [str(one) for one in expected]
+            assert "Plans in use, by their end" in page
+        assert "No eSIM matches" in await see(clerk, "/console/profiles?sort=ends&status=NEARLY_USED")

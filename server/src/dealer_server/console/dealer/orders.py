@@ -125,13 +125,13 @@ async def show_order(context: RequestContext) -> Html:
 
 async def _again(
     context: RequestContext, order: Order, history: timeline.History | None, remark: str | None
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """How to buy what could not be delivered, as far as it is one package that there still is. `again`: the form that
     buys it once more. `instead`: what comes nearest to it where it was out of stock; `instead_form` buys that.
     `history`: None for who may not buy."""
     failed = sum(profile.failed for profile in order.profiles)
     codes = {item.package_code for item in order.items for profile in item.profiles if profile.failed}
-    found: dict[str, object] = {"again": "", "instead": None, "instead_form": ""}
+    found: dict[str, Any] = {"again": "", "instead": None, "instead_form": ""}
     if history is None or len(codes) != 1 or context.parts.catalogue().package(code := codes.pop()) is None:
         return found
     filled = {"quantity": failed, "remark": remark}

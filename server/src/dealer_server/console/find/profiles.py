@@ -68,9 +68,8 @@ async def page(
         counts = {} if faults or wanted.iccid else await store.count(connection, wanted, STATES, COUNTED)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
-    asked = [wanted.state] if wanted.state and wanted.state not in (*PRESETS, *SELDOM) else []
-    shown = [*PRESETS, *[state for state in SELDOM if counts.get(state) or wanted.state == state], *asked]
-    presets = [(_tab(state), {name: state}) for state in shown]
+    seldom = [state for state in STATES if wanted.state == state or (state in SELDOM and counts.get(state))]
+    presets = [(_tab(state), {name: state}) for state in dict.fromkeys((*PRESETS, *seldom))]
     return Html(
         profiles=found.rows,
         in_review=in_review,
@@ -96,9 +95,7 @@ async def page(
     )
 
 
-async def _read(
-    connection: Connection, wanted: ProfileFilter, seen: int | None, order: Order
-) -> ListPage[ProfileRow]:
+async def _read(connection: Connection, wanted: ProfileFilter, seen: int | None, order: Order) -> ListPage[ProfileRow]:
     if order.key == ENDS:
         return await store.list_by_end(connection, wanted, seen, PAGE_SIZE, latest_first=order.descending)
     return await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=not order.descending)

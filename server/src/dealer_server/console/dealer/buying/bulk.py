@@ -95,18 +95,8 @@ async def _form(
 
 
 @download(f"{BULK}/template.csv", DEALER_FINANCE)
-async def template(_: RequestContext) -> Download:
-    """A file to fill in: the names of the columns."""
-
-    async def header() -> AsyncIterator[bytes]:
-        yield params.csv_lines([rules.COLUMNS])
-
-    return Download("orders.csv", "text/csv; charset=utf-8", header())
-
-
-@download(f"{BULK}/sample.csv", DEALER_FINANCE)
-async def sample(context: RequestContext) -> Download:
-    """A file that can be bought as it is: a plan of the catalogue, and one by the day where there is one."""
+async def template(context: RequestContext) -> Download:
+    """A file to fill in: the names of the columns, a package of the catalogue, and one by the day where there is one."""
     async with context.parts.database.connection() as connection:
         prices = await tenant.load_prices(connection, context.tenant_id)
     first = {one.kind: one.package for one in reversed(context.parts.catalogue().on_sale(prices))}
@@ -119,7 +109,7 @@ async def sample(context: RequestContext) -> Download:
     async def lines() -> AsyncIterator[bytes]:
         yield params.csv_lines([rules.COLUMNS, *examples])
 
-    return Download("orders-sample.csv", "text/csv; charset=utf-8", lines())
+    return Download("orders-template.csv", "text/csv; charset=utf-8", lines())
 
 
 @page(ONE, DEALER_FINANCE, "dealer/buying/bulk_order.html")
