@@ -23,6 +23,7 @@ from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import failed_for_good
 from support.money.refunds import bought
+from support.money.refunds import profiles as profiles_of
 from support.webhook_fixture import listening
 
 LISTS = {
@@ -46,7 +47,10 @@ LISTS = {
     "/console/dealers": {"name": "", "turnover": "descending", "balance": "", "orders": ""},
 }
 """By path the columns that it can be ordered by, and how it is without being asked."""
-OF_DEALERS = ("/console/orders", "/console/profiles")
+OF_DEALERS = {
+    "/console/orders": LISTS["/console/orders"],
+    "/console/profiles": {"ends": "", "created": "descending"},
+}
 SAME_END = tuple(f"packages by {order}" for order in ("cost", "margin", "price", "sold", "revenue"))
 """What is equal stands by name, and what is not known last, whichever way round."""
 HEAD = re.compile(r'<th(?: class="[^"]*")?(?: aria-sort="(\w+)")?><a class="sort" href="([^"]*)">').findall
@@ -68,6 +72,8 @@ async def _fill(service: Service, dealer: ApiClient) -> None:
         await dealer.delivered(order["orderNo"])
         await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})
         await dealer.post("/account/topup", {"amount": "5.00", "transactionId": f"T-{number}"})
+    order = await bought(dealer)
+    await dealer.post("/test/profile/advance", {"iccid": profiles_of(order)[0]["iccid"], "step": "START"})
     await set_route(service.database, "TEST-STOCKOUT", [Hop("stock", "TEST-STOCKOUT", 9_000, "USD")], "test", clock.now)
     async with signed_in(service) as admin:
         for name, markup in (("A list", "20"), ("b list", "10"), ("C list", "15")):
@@ -83,30 +89,30 @@ async def theirs(service: Service, seller: ApiClient) -> AsyncIterator[Browser]:
 
 @pytest.mark.parametrize("path", LISTS)
 async def test_the_heads_of_a_list_order_it_and_say_so(seller: ApiClient, admin: Browser, path: str) -> None:
-    await heads_order(admin, path)
+    await heads_order(admin, path, LISTS[path])
 
 
 @pytest.mark.parametrize("path", OF_DEALERS)
 async def test_the_heads_of_a_dealers_lists_do_the_same(theirs: Browser, path: str) -> None:
-    await heads_order(theirs, path)
+    await heads_order(theirs, path, OF_DEALERS[path])
 
 
-async def heads_order(browser: Browser, path: str) -> None:
+async def heads_order(browser: Browser, path: str, columns: dict[str, str]) -> None:
     html = (await browser.get(path)).text
     found = HEAD(html)
     if not found:
         assert path == "/console/suppliers" and "No supplier is connected yet" in html
         return
-    assert [sort for sort, _ in found] == list(LISTS[path].values())
-    for column, (_, href) in zip(LISTS[path], found, strict=True):
+    assert [sort for sort, _ in found] == list(columns.values())
+    for column, (_, href) in zip(columns, found, strict=True):
         for _ in range(2):
             page = await browser.get(unescape(href))
             assert page.status_code == 200, href
             now = HEAD(page.text)
-            at = list(LISTS[path]).index(column)
+            at = list(columns).index(column)
             assert [bool(sort) for sort, _ in now] == [other == at for other in range(len(now))]
             typed = re.search(r"sort=(-?)", unescape(href))
-            default = LISTS[path][column]
+            default = columns[column]
             assert now[at][0] == ("descending" if typed and typed[1] else "ascending" if typed else default), href
             assert ("status=ALL" in href) == ("status=ALL" in path), "the filters stay"
             href = now[at][1]

@@ -15,7 +15,7 @@ async def test_pages_of_packages_say_which_of_how_many(admin: Browser) -> None:
     told = re.search(r"1–25 of ([\d,]+) packages", page)
     following = re.search(r'rel="next" href="([^"]+)"', page)
     assert told and following
-    assert f"51–100 of {told[1]} packages" in await see(admin, unescape(following[1]))
+    assert f"26–50 of {told[1]} packages" in await see(admin, unescape(following[1]))
     assert "1 package" in await see(admin, "/console/packages?q=DEMO-STOCK")
 
 

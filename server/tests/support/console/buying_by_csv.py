@@ -19,7 +19,7 @@ async def buys_three_by_csv(page: Page, url: str, folder: Path, amount: str, scr
     await page.goto(f"{url}/console/catalogue")
     await page.get_by_role("link", name="Buy by CSV").click()
     await page.get_by_label("CSV file").set_input_files(file)
-    await page.get_by_role("button", name="Preview").click()
+    await page.get_by_role("button", name="Check prices").click()
     main = page.locator("#main")
     await expect(main).to_contain_text(amount)
     assert not scripts or await barriers(page) == []

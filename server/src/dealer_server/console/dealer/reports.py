@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from dealer_server.console.find import dates
 from dealer_server.console.dealer.resale import suggested_price
+from dealer_server.console.find import dates
 from dealer_server.console.shared import params, reports
 from dealer_server.console.shared.page import MenuEntry, download, page
 from dealer_server.console.shared.permissions import DEALERS

@@ -68,7 +68,9 @@ async def page(
         counts = {} if faults or wanted.iccid else await store.count(connection, wanted, STATES, COUNTED)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
-    seldom = [state for state in STATES if wanted.state == state or (state in SELDOM and counts.get(state))]
+    seldom: list[State] = [
+        state for state in STATES if wanted.state == state or (state in SELDOM and counts.get(state))
+    ]
     presets = [(_tab(state), {name: state}) for state in dict.fromkeys((*PRESETS, *seldom))]
     return Html(
         profiles=found.rows,

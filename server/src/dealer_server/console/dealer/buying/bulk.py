@@ -96,7 +96,7 @@ async def _form(
 
 @download(f"{BULK}/template.csv", DEALER_FINANCE)
 async def template(context: RequestContext) -> Download:
-    """A file to fill in: the names of the columns, a package of the catalogue, and one by the day where there is one."""
+    """A file to fill in: a package of the catalogue, and one by the day where there is one."""
     async with context.parts.database.connection() as connection:
         prices = await tenant.load_prices(connection, context.tenant_id)
     first = {one.kind: one.package for one in reversed(context.parts.catalogue().on_sale(prices))}

@@ -51,7 +51,7 @@ class PackageView(NamedTuple):
 
 
 class PlaceView(NamedTuple):
-    """A country or region with what is on sale for it. `least`: what costs least, that of a day for packages by the day.
+    """A country or region with what is on sale for it. `least`: what costs least, a day of what is sold by the day.
     `sizes`: a fixed package of each of USUAL_SIZES, None where there is none."""
 
     packages: list[PackageView]
