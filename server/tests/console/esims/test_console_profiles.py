@@ -469,7 +469,7 @@ async def test_data_by_day_is_shown_to_operator_dealer_and_buyer(service: Servic
         assert f"{dates.day(third)} 3 MB" in await see(clerk, path)
     install = (await dealer.http.get(profile["installPageUrl"])).text
     assert "Data per day" in install
-    told = rf"<dt>{texts('en').day(third)}</dt><dd><progress [^>]*></progress><span>3\sMB</span>"
+    told = rf"<dt>{texts('en').short_day(third)}</dt><dd><progress [^>]*></progress><span>3\sMB</span>"
     assert re.search(told, install)
 
 

@@ -43,7 +43,14 @@ class Texts:
 
     def day(self, at: date) -> str:
         """28 May 2027."""
-        return self("date", day=at.day, month=self("months").split()[at.month - 1], year=at.year)
+        return self("date", day=at.day, month=self._month(at), year=at.year)
+
+    def short_day(self, at: date) -> str:
+        """28 May."""
+        return self("date_short", day=at.day, month=self._month(at))
+
+    def _month(self, at: date) -> str:
+        return self("months").split()[at.month - 1]
 
 
 @functools.cache
