@@ -30,6 +30,20 @@ ASKED_BACK, REVIEWED_AFTER = 0.04, timedelta(days=3)
 NEVER_INSTALLED = 0.08
 """Of all eSIMs."""
 REMARKS = ("Trip cancelled", "Bought twice", "Wrong country", "The phone takes no eSIM", "Customer changed their mind")
+BUYERS = (
+    *(
+        "Ana Costa",
+        "Ben Okafor",
+        "Chloé Martin",
+        "Deniz Kaya",
+        "Elena Rossi",
+        "Farid Haddad",
+        "Grace Lee",
+        "Hugo Weber",
+    ),
+    *("Ines Duarte", "Jonas Lind", "Kavya Nair", "Liam Walsh", "Mina Park", "Noah Visser", "Olga Novak"),
+)
+"""Whom a dealer names in the remark of three orders of four."""
 MARKS = (0.5, 0.8, 0.9)
 """Usage that its supplier reports."""
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -58,6 +72,11 @@ class _State(NamedTuple):
 
 def lived(sold: Sold, number: int, now: datetime) -> PastOrder:
     """The order until now. `number` counts those of its dealer. Who that is, is known to who writes it."""
+    chance = Random(f"buyer of {sold.order_id}")
+    return _lived(sold, number, now)._replace(remark=chance.choice(BUYERS) if chance.random() < 0.75 else None)
+
+
+def _lived(sold: Sold, number: int, now: datetime) -> PastOrder:
     chance = Random(sold.order_id)
     order, placed_at = _placed(sold, number), identity.created_at(sold.order_id)
     at, paid = placed_at + timedelta(seconds=sold.delivered_seconds), Told("ORDER_PAID", order, placed_at)

@@ -63,11 +63,12 @@ class PastOrder(NamedTuple):
     told: Sequence[Told]
     refund: PastRefund | None = None
     reported: Mapping[int, datetime] = {}
+    remark: str | None = None
 
 
 _TABLES: Mapping[str, str] = {
     "orders": "tenant_id order_id transaction_id digest currency amount refund_amount pay_status delivery_status"
-    " order_status version updated_at",
+    " order_status version remark updated_at",
     "ledger_entry": " ".join(("tenant_id", *fields_of(Entry))),
     "order_item": "tenant_id order_id line package_code supplier quantity period_num price first_profile_id"
     " item_status",
@@ -111,7 +112,7 @@ async def write(
     assert wallet is not None, "a dealer has a wallet"
     entries = _entries(orders, topups, wallet["version"], wallet["balance"])
     rows = {
-        "orders": [_order(one.order) for one in orders],
+        "orders": [_order(one.order, one.remark) for one in orders],
         "ledger_entry": entries,
         "order_item": [_item(one.order) for one in orders],
         "profile": [row for one in orders for row in _profiles(one, tenant_id, keys)],
@@ -129,10 +130,10 @@ async def write(
     return entries
 
 
-def _order(order: Order) -> tuple[Any, ...]:
+def _order(order: Order, remark: str | None) -> tuple[Any, ...]:
     return (
         order.order_id, order.transaction_id, DIGEST, order.currency, order.amount, order.refund_amount,
-        order.pay_status, order.delivery_status, order.order_status, order.version, order.updated_at,
+        order.pay_status, order.delivery_status, order.order_status, order.version, remark, order.updated_at,
     )  # fmt: skip
 
 
