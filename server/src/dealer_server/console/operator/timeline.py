@@ -148,10 +148,14 @@ def _purchases(history: History) -> Iterator[Event]:
 _CALL_TITLES = {"ALLOCATE": "was asked for an eSIM", "PROBE": "was asked for the outcome"}
 _QUERY_TITLE = "was asked whether it is ready"  # what an order there brought
 _RECHARGE_TITLES = _CALL_TITLES | {"ALLOCATE": "was asked for the recharge"}
+_WENT_WELL = {("ALLOCATE", "PENDING"): "accepted the order", ("ALLOCATE", "DONE"): "made {it}",
+              ("QUERY", "PENDING"): "is still making {it}", ("QUERY", "DONE"): "made {it}"}  # fmt: skip
+"""By the call, or its step, and its outcome."""
 
 
 def _calls(history: History) -> Iterator[Event]:
-    titles = _CALL_TITLES if history.order.recharges is None else _RECHARGE_TITLES
+    recharges = history.order.recharges is not None
+    titles, made = (_RECHARGE_TITLES, "the recharge") if recharges else (_CALL_TITLES, "the eSIM")
     told = {*_rejected(history).values()}
     for call in history.calls:
         if call in told:
@@ -165,6 +169,8 @@ def _calls(history: History) -> Iterator[Event]:
         state = (call.outcome or "answered") if call.answered_at else "NO_ANSWER"
         state = state.partition(" ")[0]  # its code stands in the message
         step = "CALL" if state in ("DONE", "PENDING") else ""
+        if well := _WENT_WELL.get((call.step or call.kind, state)):
+            title, state = f"{call.supplier} {well.format(it=made)}", ""
         yield Event(call.sent_at, "link", title, state, call.message or "", facts, step=step)
 
 
