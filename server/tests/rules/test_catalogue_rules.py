@@ -274,9 +274,9 @@ def test_median_price_is_near_four_fifty():
         assert 40_000 <= statistics.median(p.price for p in packages) <= 50_000
 
 
-def test_prices_run_from_nine_cents_to_138_dollars():
+def test_prices_run_from_nine_cents_to_129_dollars():
     prices = [p.price for p in PRODUCTION]
-    assert (min(prices), max(prices)) == (900, 1_380_000)
+    assert (min(prices), max(prices)) == (900, 1_293_600)
 
 
 def test_every_price_is_payable_and_below_retail():
@@ -315,6 +315,21 @@ def test_more_data_for_the_same_days_costs_more():
     pairs = [(a, b) for a, b in pairwise(offers) if a[:2] == b[:2]]
     assert len(pairs) > 500
     assert [pair for pair in pairs if pair[0][3] >= pair[1][3]] == []
+
+
+def test_more_days_and_more_countries_never_cost_less():
+    plans = {(p.location_code, p.data_bytes, p.duration): p for p in PRODUCTION if p.data_type == "TOTAL"}
+    for (place, size, days), this in plans.items():
+        longer = [
+            one.price for (code, other, more), one in plans.items() if (code, other) == (place, size) and more > days
+        ]
+        assert all(this.price <= price for price in longer), this.package_code
+        wider = [
+            one.price
+            for (_, *plan), one in plans.items()
+            if plan == [size, days] and len(this.locations) > 1 and {*this.locations} < {*one.locations}
+        ]
+        assert all(this.price < price for price in wider), this.package_code
 
 
 @pytest.mark.parametrize(

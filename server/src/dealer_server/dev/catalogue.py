@@ -101,8 +101,8 @@ _TIER_OF = {code: tier for tier, alike in enumerate(_TIERS) for code in alike.co
 _OTHERS = 2  # the tier of every country named in none
 _FLAGSHIPS = ("EU-35", "ASIA-13", "GULF-6", "NA-3", "LATAM-18")
 
-_LOWEST, _HIGHEST = 9, 13_800
-"""Cents: the ends of the price list."""
+_LOWEST = 9
+"""Cents."""
 
 
 def catalogue(environment: Environment) -> tuple[Package, ...]:
@@ -189,8 +189,8 @@ def _package(place: Place, plan: Plan) -> Package:
 
 
 def _cents(price: int) -> int:
-    """A price in hundredths of a cent, rounded half-up to the cent and kept within the list's ends."""
-    return min(max((price + 50) // 100, _LOWEST), _HIGHEST)
+    """A price in hundredths of a cent, rounded half-up to the cent, and at least the lowest."""
+    return max((price + 50) // 100, _LOWEST)
 
 
 def _retail(cents: int) -> int:

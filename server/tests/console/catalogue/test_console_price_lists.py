@@ -60,16 +60,19 @@ async def test_the_dealers_of_a_list_see_and_pay_its_prices(
     await paid(stranger, "TEST-OK", "1.80")
     await does(admin, f"/console/dealers/{dealer.tenant_id}/prices", package="TEST-DELAY", price="1.50")
     await paid(dealer, "TEST-DELAY", "1.50")
-    page = await see(admin, f"{home}?q=TEST-")
-    assert "TEST-DELAY" in page and "1.55 USD exception" in page and "not on sale" in page
+    shown = (await admin.get(home)).text  # its exceptions stand first
+    assert "TEST-OK" not in shown and 'value="1.55"' in shown and 'value="off"' in shown
+    assert "1.80 −13.9 %" in text_of(shown), "beside the dealer price"
+    everything = (await admin.get(f"{home}?only=all&q=TEST-")).text
+    assert 'value="1.62"' in everything and 'value="1.55"' in everything
     assert "Gold" in await see(admin, f"/console/dealers/{dealer.tenant_id}")
-    assert "Gold Price list, −10 % on dealer price 1 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
+    assert "Gold Price list, dealer price − 10 % 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
     await does(admin, f"{home}/unassign", dealer=str(dealer.tenant_id))
     await paid(dealer, "TEST-OK", "1.80")
     assert await service.audit() == []
 
 
-async def test_lists_tell_what_their_dealers_bought_and_what_the_best_sellers_cost_on_them(
+async def test_lists_tell_their_rule_and_exceptions_and_what_their_dealers_bought(
     service: Service, dealer: ApiClient, admin: Browser
 ):
     home = await made(admin, "Telling", "-10")
@@ -80,9 +83,9 @@ async def test_lists_tell_what_their_dealers_bought_and_what_the_best_sellers_co
     assert (await dealer.order(items=[line], amount="145.80")).code == "000000"
     await folded(service.database)
     page = await see(admin, LISTS)
-    told = re.search(r"Telling Dealer price − 10 %, 1 exception (.+?) No price list", page)
-    assert told and "145.80 USD" in told[1] and "1.62 USD" in told[1], page
-    page = await see(admin, home)
+    told = re.search(r"Telling Dealer price − 10 % 1 (.+?) No price list", page)
+    assert told and "145.80 USD" in told[1], page
+    page = await see(admin, f"{home}?only=all")
     assert "Revenue, 30 days 145.80 USD 90 eSIMs" in page and "TEST-OK" in page, "what sold most stands first"
     assert "1 package" in await see(admin, f"{home}?only=exceptions")
     assert "TEST-OK" not in (await see(admin, f"{home}?only=exceptions")).partition("List price")[2]

@@ -53,7 +53,9 @@ OF_DEALERS = {
 }
 SAME_END = tuple(f"packages by {order}" for order in ("cost", "margin", "price", "sold", "revenue"))
 """What is equal stands by name, and what is not known last, whichever way round."""
-HEAD = re.compile(r'<th(?: class="[^"]*")?(?: aria-sort="(\w+)")?><a class="sort" href="([^"]*)">').findall
+HEAD = re.compile(
+    r'<th(?: class="[^"]*")?(?: aria-sort="(\w+)")?(?: data-short="[^"]*")?><a class="sort" href="([^"]*)">'
+).findall
 
 
 @pytest.fixture(scope="module")

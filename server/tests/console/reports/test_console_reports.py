@@ -42,9 +42,9 @@ async def test_an_operator_sees_rows_totals_and_links(admin: Browser, clerk: Bro
     assert answered.status_code == 200
     assert f'href="/console/orders?dealer={dealer.tenant_id}&amp;package=TEST-OK&amp;from=' in text
     page = await see(admin, f"/console/reports?by=package&dealer={dealer.tenant_id}")
-    assert "Sold Revenue, USD Refunds, USD Net, USD" in page
-    assert "TEST-OK 1 GB 7 days TEST-OK 2 3.60 – 3.60" in page
-    assert "Total 3 5.40 −1.80 3.60" in page
+    assert "Sold Revenue, USD Share Refunds, USD Net, USD" in page
+    assert "TEST-OK 1 GB 7 days TEST-OK 2 3.60 66.7 % – 3.60" in page
+    assert "Total 3 5.40 100.0 % −1.80 3.60" in page
     assert "No supplier cost is known for these sales." in page and "Margin" not in page
 
 
@@ -85,7 +85,7 @@ async def test_rows_are_compared_with_as_many_days_before(service: Service, admi
     answered = await admin.get(f"/console/reports?by=package&{days}")
     page = text_of(answered.text)
     assert f"Reports, {date.fromisoformat(day):%-d %b %Y}" in page and "highest revenue first" in page
-    assert "TEST-OK 2 3.60 ↓ down 50 % –" in page and re.search("TEST-ASYNC 1 1.80 – −1.80", page)
+    assert "TEST-OK 2 3.60 66.7 % ↓ down 50 % –" in page and re.search("TEST-ASYNC 1 1.80 33.3 % – −1.80", page)
     assert 'href="/console/packages/TEST-OK"' in answered.text
     by_day = await see(admin, f"/console/reports?by=day&{days}")
     assert (
@@ -99,8 +99,9 @@ async def test_rows_are_compared_with_as_many_days_before(service: Service, admi
 async def test_two_groupings_have_subtotals_and_the_chart_shows_the_groups(admin: Browser, dealer: ApiClient):
     page = await see(admin, f"/console/reports?by=dealer&then=package&dealer={dealer.tenant_id}")
     heads = page.partition("By dealer and package")[2]
-    assert heads.index("Total 3 5.40") < heads.index(f"Test dealer {dealer.tenant_id} All packages 3 5.40")
-    assert heads.index("All packages 3 5.40") < heads.index("TEST-OK 2 3.60") < heads.index("TEST-ASYNC 1 1.80")
+    whole = f"Test dealer {dealer.tenant_id} 3 5.40 100.0 %"
+    assert heads.index("Total 3 5.40") < heads.index(whole) < heads.index("TEST-OK 2 3.60 66.7 %")
+    assert heads.index("TEST-OK 2 3.60") < heads.index("TEST-ASYNC 1 1.80 33.3 %")
     packages = await admin.get(f"/console/reports?by=package&dealer={dealer.tenant_id}")
     assert "Revenue by day and package" in packages.text and 'class="layer layer-2"' in packages.text
     shown = text_of(packages.text.partition('class="numbers"')[2])
@@ -113,7 +114,7 @@ async def test_sales_are_grouped_by_the_place_of_their_packages(admin: Browser, 
     mine = f"by=place&dealer={dealer.tenant_id}"
     answered = await admin.get(f"/console/reports?{mine}&then=package")
     page = text_of(answered.text).partition("By place and package")[2]
-    assert page.index("United States All packages 3 5.40") < page.index("TEST-OK 2 3.60")
+    assert page.index("United States 3 5.40") < page.index("TEST-OK 2 3.60")
     assert 'href="/console/packages?region=US"' in answered.text
     assert "Revenue and margin by day, USD" in answered.text or "Revenue by day, USD" in answered.text
     found = rows((await admin.get(f"/console/reports.csv?{mine}")).text)
