@@ -369,12 +369,19 @@ async def test_a_topup_is_approved_once_and_counted_in_the_menu_until_then(
     number = (await dealer.post("/account/topup", asked)).data["topupNo"]
     page = await see(admin, "/console/topups")
     assert number in page and "bank 42" in page and "250.00 USD 1,000.00 → 1,250.00 USD" in page
+    assert f'href="/console/topups/{number}"' in (await admin.get("/console/topups")).text
+    alone = await see(admin, f"/console/topups/{number}")
+    assert "Waiting" in alone and "Balance now 1,000.00 USD After approval 1,250.00 USD" in alone
     assert "is approved and credited" in await does(admin, f"/console/topups/{number}/approve")
+    alone = await see(admin, f"/console/topups/{number}")
+    assert "Credited +250.00 USD Balance before 1,000.00 USD Balance after 1,250.00 USD" in alone
+    for nothing in ("T1", "T260101000000000001"):
+        assert (await admin.get(f"/console/topups/{nothing}")).status_code == 404
     assert "is APPROVED already" in await does(admin, f"/console/topups/{number}/approve")
     assert (await dealer.post("/account/balance")).data["balance"] == "1250.00"
     approved = await see(admin, f"/console/topups?status=APPROVED&dealer={dealer.tenant_id}")
     assert "1 top-up, 250.00 USD approved" in approved and f"{number} " in approved and "bank 42" in approved
-    assert number in await see(admin, (await admin.get(f"/console/search?q={number}")).headers["location"])
+    assert (await admin.get(f"/console/search?q={number}")).headers["location"] == f"/console/topups/{number}"
 
 
 async def test_a_rejected_topup_says_why(service: Service, dealer: ApiClient, admin: Browser):

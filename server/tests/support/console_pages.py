@@ -124,6 +124,7 @@ PAGES: tuple[Seen, ...] = (
     Seen("operator", "/console/orders", "dealer=1"),
     Seen("operator", "/console/refunds", "status=REJECTED"),
     Seen("operator", "/console/topups", "status=REJECTED"),
+    Seen("operator", "/console/topups/{number}", things={"number": "{topup_no}"}),
     Seen("operator", "/console/audit", "action=none.such"),
     Seen("operator", "/console/nowhere", status=404),
     Seen("forgetful", "/console/dealers/{tenant_id}/credentials/{app_key}"),
@@ -249,7 +250,7 @@ async def _life(
     await client.post("/esim/profile/sms", sms)
     await park(service, client)
     await park(service, client, await _recharged(client, profile["iccid"], "TEST-TOPUP-FAIL", "REFUNDED"))
-    await _topups(client, people["operator"])
+    topup_no = await _topups(client, people["operator"])
     await _refused(client)
     receiver.answers = [answer(500, body=b'{"error": "the database of the fixture is away"}')]
     last = await _bought(client, ("TEST-OK", 1))
@@ -259,6 +260,7 @@ async def _life(
         "app_key": client.app_key,
         "order_no": order["orderNo"],
         "recharge_no": recharge_no,
+        "topup_no": topup_no,
         "profile_id": profile["profileId"],
         "delivery_id": delivery_id,
         "number": await _number(people["dealer"]),
@@ -305,8 +307,8 @@ async def _refunds(client: ApiClient) -> None:
     await _bought(client, ("TEST-FAIL", 1))
 
 
-async def _topups(client: ApiClient, operator: Browser) -> None:
-    """One approved, one rejected, two that wait."""
+async def _topups(client: ApiClient, operator: Browser) -> str:
+    """One approved, one rejected, two that wait; the number of the first."""
     numbers: list[str] = []
     for amount in ("1000.00", "75.00", "250.00", "12500.00"):
         asked = {"amount": amount, "payMethod": "BANK_TRANSFER", "payReference": f"SEPA 2026-11-{amount}"}
@@ -314,6 +316,7 @@ async def _topups(client: ApiClient, operator: Browser) -> None:
         numbers.append((await client.post("/account/topup", asked)).data["topupNo"])
     await operator.post(f"/console/topups/{numbers[0]}/approve")
     await operator.post(f"/console/topups/{numbers[1]}/reject", {"reason": "no money came with this reference"})
+    return numbers[0]
 
 
 async def _refused(client: ApiClient) -> None:

@@ -116,6 +116,9 @@ async def test_without_scripts_a_page_finds_a_dealer_for_a_filter(service: Servi
 
 
 async def test_small_packages_stand_before_large_ones(admin: Browser) -> None:
+    found = (await admin.get("/console/lookup/places?q=fran", **{"HX-Request": "true"})).text
+    assert 'data-value="France · FR"' in found and "Europe" in found
+    assert "Europe · EU-35" in (await admin.get("/console/lookup/places?q=EU-35", **{"HX-Request": "true"})).text
     found = (await admin.get("/console/lookup/packages?q=FR-")).text
     codes = re.findall(r"\bFR-(\d+)GB-\w+\b", found)
     assert [int(code) for code in dict.fromkeys(codes)] == sorted({int(code) for code in codes}) and "10" in codes
