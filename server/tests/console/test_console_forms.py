@@ -94,7 +94,7 @@ async def test_a_browser_that_says_nonsense_of_where_it_was_is_led_to_the_first_
         ("/topups/T1/approve", {}, "/topups?status=ALL", "/topups?status=ALL"),
         ("/webhooks/begin", {"kind": "SYNC"}, "/webhooks/count", "/webhooks"),  # the answer to another form
         ("/webhooks/begin", {"kind": "SYNC"}, "/wallet", ""),  # a page of other people's
-        ("/topups/T1/approve", {}, None, "/topups"),  # a browser that does not say
+        ("/webhooks/begin", {"kind": "SYNC"}, None, "/webhooks"),  # a browser that does not say
     ],
 )
 async def test_what_is_refused_leads_back_to_where_its_form_was(

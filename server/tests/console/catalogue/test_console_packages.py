@@ -76,19 +76,6 @@ async def test_a_package_is_edited_and_its_dealers_see_it(service: Service, deal
     await paid(dealer, "TEST-OK", "1.80")
 
 
-async def test_a_place_is_typed_by_its_name_and_brings_what_follows_from_it(dealer: ApiClient, admin: Browser):
-    assert "is made" in await does(admin, "/console/packages/new", **NEW | {"packageCode": "MOVES"})
-    form = hidden(await admin.get("/console/packages/MOVES/edit"))
-    assert 'value="France · FR"' in (await admin.get("/console/packages/MOVES/edit")).text
-    for typed, code, name in (("spain", "ES", "Spain"), ("Italy · IT", "IT", "Italy"), ("EU-35", "EU-35", "Europe")):
-        form = hidden(await admin.get("/console/packages/MOVES/edit"))
-        assert "saved" in await does(admin, "/console/packages/MOVES/edit", **form | {"locationCode": typed})
-        page = await see(admin, "/console/packages/MOVES")
-        assert f"Place {name} {code}" in page, page
-    answer = await fill(admin, "/console/packages/MOVES/edit", **form | {"locationCode": "Nowhere"})
-    assert answer.status_code == 400 and 'id="field-locationCode-error"' in answer.text
-
-
 async def test_what_is_wrong_is_said_at_its_field_and_what_never_changes_is_refused(admin: Browser):
     form = hidden(await admin.get(f"{HOME}/edit"))
     sent = await fill(admin, f"{HOME}/edit", **form, price="1,90", networks="Orange")
@@ -115,6 +102,19 @@ async def test_a_package_is_made_withdrawn_and_offered_again(service: Service, d
     await does(admin, "/console/packages/status", **status, status="ON_SALE")
     await paid(dealer, "FR-1GB", "1.10")
     assert [json.loads(act.detail)["package"] for act in await acts(service, "catalog.create")] == ["FR-1GB"]
+
+
+async def test_a_place_is_typed_by_its_name_and_brings_what_follows_from_it(dealer: ApiClient, admin: Browser):
+    assert "is made" in await does(admin, "/console/packages/new", **NEW | {"packageCode": "MOVES"})
+    form = hidden(await admin.get("/console/packages/MOVES/edit"))
+    assert 'value="France · FR"' in (await admin.get("/console/packages/MOVES/edit")).text
+    for typed, code, name in (("spain", "ES", "Spain"), ("Italy · IT", "IT", "Italy"), ("EU-35", "EU-35", "Europe")):
+        form = hidden(await admin.get("/console/packages/MOVES/edit"))
+        assert "saved" in await does(admin, "/console/packages/MOVES/edit", **form | {"locationCode": typed})
+        page = await see(admin, "/console/packages/MOVES")
+        assert f"Place {name} {code}" in page, page
+    answer = await fill(admin, "/console/packages/MOVES/edit", **form | {"locationCode": "Nowhere"})
+    assert answer.status_code == 400 and 'id="field-locationCode-error"' in answer.text
 
 
 async def test_a_price_below_the_cost_is_asked_to_be_confirmed(service: Service, admin: Browser):

@@ -42,7 +42,7 @@ LISTS = {
         "code": "ascending",
         **dict.fromkeys(("health", "balance", "packages"), ""),
     },
-    "/console/price-lists": {"name": "", "dealers": "", "revenue": "descending"},
+    "/console/price-lists": {"name": "", "exceptions": "", "dealers": "", "revenue": "descending"},
     "/console/users": {"name": "", "role": "", "signedIn": ""},
     "/console/dealers": {"name": "", "turnover": "descending", "balance": "", "orders": ""},
 }

@@ -235,7 +235,7 @@ def _elsewhere(cells: Mapping[str, str], before: Mapping[str, str]) -> Mapping[s
     """What another place is called and covers follows from it, where it was not typed too."""
     if cells.get("locationCode") in (None, before["locationCode"]):
         return cells
-    return dict(cells) | {name: "" for name in _OF_THE_PLACE if cells.get(name) == before[name]}
+    return dict(cells) | {name: "" for name in _OF_THE_PLACE if cells.get(name, before[name]) == before[name]}
 
 
 class Effect(NamedTuple):
