@@ -113,6 +113,7 @@ async def test_a_place_is_typed_by_its_name_and_brings_what_follows_from_it(deal
         assert "saved" in await does(admin, "/console/packages/MOVES/edit", **form | {"locationCode": typed})
         page = await see(admin, "/console/packages/MOVES")
         assert f"Place {name} {code}" in page, page
+    form = hidden(await admin.get("/console/packages/MOVES/edit"))
     answer = await fill(admin, "/console/packages/MOVES/edit", **form | {"locationCode": "Nowhere"})
     assert answer.status_code == 400 and 'id="field-locationCode-error"' in answer.text
 
