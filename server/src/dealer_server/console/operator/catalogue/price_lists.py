@@ -111,6 +111,7 @@ async def show_list(context: RequestContext) -> Html:
         wanted = PackageFilter(text=params.text(query, "q"))
         excepted = wanted._replace(codes=list(terms.exceptions))
         counts = [await console_packages.count_packages(connection, one) for one in (wanted, excepted)]
+        counted = dict(zip(("All", EXCEPTIONS), counts, strict=True))
         first = EXCEPTIONS if terms.exceptions else ""
         only = query.get("only") == "exceptions" or bool(first and not params.asked(context))
         rows = await console_packages.list_packages(
@@ -142,14 +143,7 @@ async def show_list(context: RequestContext) -> Html:
         sales=sales.main if sales else None,
         text=wanted.text or "",
         only=only,
-        tabs=await tabs.of(
-            context,
-            home,
-            PRESETS,
-            dict(zip(("All", EXCEPTIONS), counts, strict=True)),
-            every={"only": "all"},
-            first=first,
-        ),
+        tabs=await tabs.of(context, home, PRESETS, counted, every={"only": "all"}, first=first),
         order=order,
         pager=params.pager(context, home, following, shown=len(packages), word="package", total=counts[only]),
         cost_text=cost_text,
