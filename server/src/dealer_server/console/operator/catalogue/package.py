@@ -231,11 +231,11 @@ async def save(context: RequestContext) -> Answer:
 _OF_THE_PLACE = ("locationName", "locationType", "continent", "locations", "networks")
 
 
-def _elsewhere(cells: Mapping[str, str], before: Mapping[str, str]) -> Mapping[str, str]:
+def _elsewhere(cells: dict[str, str], before: Mapping[str, str]) -> dict[str, str]:
     """What another place is called and covers follows from it, where it was not typed too."""
     if cells.get("locationCode") in (None, before["locationCode"]):
         return cells
-    return dict(cells) | {name: "" for name in _OF_THE_PLACE if cells.get(name, before[name]) == before[name]}
+    return cells | {name: "" for name in _OF_THE_PLACE if cells.get(name, before[name]) == before[name]}
 
 
 class Effect(NamedTuple):
