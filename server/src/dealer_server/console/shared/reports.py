@@ -118,7 +118,7 @@ async def load(context: RequestContext, asked: Question) -> Report:
         days = asked.wanted.period.days
         totals = rules.totals(one for one in every if one.day >= days[0])
         currency = next(iter(totals), "USD")
-        stacked = await _stacked(connection, asked, currency, every)
+        stacked = await _stacked(connection, asked, rows, currency, every)
     series = rules.series(every, currency, days)
     before = rules.series(every, currency, asked.wanted.period.before.days)
     over = len([day for day in days if day < periods.day_of(context.now)])
@@ -151,16 +151,19 @@ async def _subtotals(
     return {(group.keys[asked.by[0]], group.currency): group for group in found}
 
 
-async def _stacked(connection: Connection, asked: Question, currency: str, every: Sequence[DaySums]) -> Stack | None:
-    """What those groups sold by day that sold most. Sums of a package and day are read one by one: of a long time they
-    are too many."""
+async def _stacked(
+    connection: Connection, asked: Question, rows: Sequence[Row], currency: str, every: Sequence[DaySums]
+) -> Stack | None:
+    """What those groups sold by day that sold most; `rows`: the first groups. Sums of a package and day are read one by
+    one: of a long time they are too many."""
     key, days = next((name for name in asked.by if name != "day"), None), asked.wanted.period.days
     if key is None or (key in ("package", "place") and len(days) > STACKED_DAYS):
         return None
-    most = await report.grouped(connection, asked.wanted, [key], rules_of_stack.LAYERS)
+    layers = rules_of_stack.LAYERS
+    most = rows[:layers] if asked.by == [key] else await report.grouped(connection, asked.wanted, [key], layers)
     top = {group.keys[key]: group.names[key][0] for group in await _named(connection, most)}
-    rows = await report.among(connection, asked.wanted, [key, "day"], list(top))
-    sold = [(row.keys[key], row.keys["day"], row.sums.revenue) for row in rows if row.currency == currency]
+    by_day = await report.among(connection, asked.wanted, [key, "day"], list(top))
+    sold = [(row.keys[key], row.keys["day"], row.sums.revenue) for row in by_day if row.currency == currency]
     total = dict(zip(days, [one.revenue for one in rules.series(every, currency, days)], strict=True))
     return rules_of_stack.stack(top, sold, total) if len(top) > 1 and any(total.values()) else None
 

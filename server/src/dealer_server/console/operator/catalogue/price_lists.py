@@ -111,7 +111,7 @@ async def show_list(context: RequestContext) -> Html:
         wanted = PackageFilter(text=params.text(query, "q"))
         excepted = wanted._replace(codes=list(terms.exceptions))
         counts = [await console_packages.count_packages(connection, one) for one in (wanted, excepted)]
-        counted = dict(zip(("All", EXCEPTIONS), counts, strict=True))
+        counted: dict[str, int] = dict(zip(("All", EXCEPTIONS), counts, strict=True))
         first = EXCEPTIONS if terms.exceptions else ""
         only = query.get("only") == "exceptions" or bool(first and not params.asked(context))
         rows = await console_packages.list_packages(
