@@ -39,7 +39,7 @@ def _asked(topups: Sequence[Topup]) -> Iterator[PastNotice]:
         at = topup.created_at + LOOKED_AFTER
         if topup.reviewed_at is not None and at < topup.reviewed_at:
             data = {"count": 1, "oldestTime": f"{topup.created_at:%Y-%m-%dT%H:%M:%SZ}"}
-            yield PastNotice(at, NewNotice(OPERATORS, "TOPUP_WAITING", at.isoformat(), data), topup.reviewed_at)
+            yield PastNotice(at, NewNotice(OPERATORS, "TOPUP_WAITING", str(topup.topup_id), data), topup.reviewed_at)
 
 
 def _reviewed(tenant_id: int, entries: Sequence[Entry], topups: Sequence[Topup]) -> Iterator[PastNotice]:
