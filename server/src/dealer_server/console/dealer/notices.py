@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
+from itertools import groupby
 from typing import NamedTuple
 
 from dealer_server.console.shared import params
@@ -79,6 +80,7 @@ async def notices(context: RequestContext) -> Html:
         found = await listing.newest(connection, context.tenant_id, types, before, size + 1)
         known = await listing.outcomes(connection, context.tenant_id, [one.notice_id for one in found])
         url = await recipients.url(connection, context.tenant_id)
+        total = None if kind == UNREAD else await listing.count(connection, context.tenant_id, types)
     shown = [one for one in found[:size] if kind != UNREAD or mark.is_unread(one.notice_id)]
     failed = defaultdict[int, list[Outcome]](list)
     for outcome in known:
@@ -86,15 +88,18 @@ async def notices(context: RequestContext) -> Html:
             failed[outcome.notice_id].append(outcome)
     rows = [_row(one, mark.is_unread(one.notice_id), failed[one.notice_id], day_of(context.now)) for one in shown]
     following = found[size - 1].notice_id if len(found) > size and kind != UNREAD else None
+    lines = [Line([row]) for row in rows] if kind == "customers" else _lines(rows)
     return Html(
-        lines=[Line([row]) for row in rows] if kind == "customers" else _lines(rows),
+        days=[list(its) for _, its in groupby(lines, lambda line: day_of(line.rows[0].notice.created_at))],
         newest=found[0].notice_id if found else 0,
         unread=unread,
         kind=kind,
         kinds=[(name, label) for name, (label, types) in KINDS.items() if set(types) & set(own)],
         url=url,
         mails=context.parts.settings.mails,
-        pages=params.pager(context, NOTICES, following, shown=len(rows), word="notice"),
+        pages=params.pager(
+            context, NOTICES, following, shown=len(rows), word="notice", total=total, most=listing.COUNTED
+        ),
     )
 
 
@@ -138,7 +143,9 @@ def _row(one: Notice, unread: bool, failed: Sequence[Outcome], today: date) -> R
         level = "waiting" if day >= today else "past"
         if level == "past":
             ended = f"{many(int(one.data['count']), 'plan')} ended on {dates.day(day)}"
-            text = text._replace(subject=ended, sentence="")
+            text = text._replace(subject=ended)
+    if not (unread or text.urgent) or level == "past":
+        text = text._replace(sentence="")
     return Row(one, text, _SYMBOLS.get(one.notice_type, "bell"), level, unread, failed)
 
 

@@ -1,13 +1,12 @@
 """A dealer's refunds: what was asked for, what came of it, and why one was rejected."""
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 
 from dealer_server.console.dealer.timeline import refusal_text
 from dealer_server.console.find import dates, files, tabs
 from dealer_server.console.shared import params, words
 from dealer_server.console.shared.page import MenuEntry, download, page
-from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, SHORT_PAGE
+from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, SHORT_PAGE, Pager
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
@@ -39,6 +38,7 @@ async def refunds(context: RequestContext) -> Html:
     order, seen = params.order(context, REFUNDS, CREATED, NEWEST_FIRST), params.number(context.query, "before")
     faults = params.faults(context.query, status=STATES)
     found, waiting, amounts = ListPage[RefundRow]((), None), list[RefundRow](), dict[str, int]()
+    status = params.text(context.query, "status")
     filtered = any(params.text(context.query, name) for name in ("status", "q", "from", "to"))
     async with context.parts.database.connection() as connection:
         if not faults:
@@ -61,15 +61,24 @@ async def refunds(context: RequestContext) -> Html:
         total=amounts.get(params.text(context.query, "status") or "ALL"),
         in_review=amounts.get("REVIEW", 0),
         references=references,
-        one_minute=timedelta(minutes=1),
+        split=[(words.text(state).lower(), amounts[state]) for state in STATES if amounts.get(state)] if not status else [],
         faults=faults,
         dates=dates.of(context, REFUNDS),
         refunds=[(row, _state(row), refusal_text(row.refusals)) for row in found.rows],
         order=order,
-        pager=params.pager(context, REFUNDS, found.next, shown=len(found.rows), word="refund"),
+        pager=_pager(context, found, counts),
         tabs=await tabs.of(context, REFUNDS, presets, counts, queues.MANY),
         filtered=filtered,
         export=params.address(f"{REFUNDS}.csv", params.filters(context)),
+    )
+
+
+def _pager(context: RequestContext, found: ListPage[RefundRow], counts: Mapping[str, int]) -> Pager:
+    status, narrowed = params.text(context.query, "status"), any(context.query.get(one) for one in ("q", "from", "to"))
+    total = None if narrowed else counts.get(words.text(status) if status else "All")
+    shown = len(found.rows)
+    return params.pager(
+        context, REFUNDS, found.next, shown=shown, word="refund", total=total, most=queues.MANY, size=SHORT_PAGE
     )
 
 

@@ -1,7 +1,7 @@
 """A dealer's wallet: the balance, the statement, top-ups, and when the balance is low."""
 
 import secrets
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import msgspec
 
@@ -12,6 +12,7 @@ from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_FINANCE, DEALERS
 from dealer_server.console.shared.request_context import Download, Html, Redirect, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.operations import versions
 from dealer_server.operations.tenants.set_terms import Terms, describe, set_tenant, texts
 from dealer_server.operations.topups import request as topup_requests
@@ -19,9 +20,10 @@ from dealer_server.rules.notices.low_balance import PERCENTS, limits
 from dealer_server.rules.refusal import ParameterEmpty, ParameterInvalid
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.balance_curve import curve, low_balance
-from dealer_server.rules.reports.period import day_of, start_of
+from dealer_server.rules.reports.period import Period, day_of, start_of
 from dealer_server.store.console import dealer, orders
 from dealer_server.store.reports import report
+from dealer_server.store.reports import statement as movements
 from dealer_server.store.reports.report import Filter
 from dealer_server.store.wallets import ledger
 from esim_dealer.wire import calls
@@ -51,6 +53,7 @@ async def wallet(context: RequestContext) -> Html:
         shown = recent.shown(today).days
         ends = [start_of(day) for day in shown[1:]]
         balances = await dealer.balances(connection, tenant_id, ends, wallet.version)
+        moved = await _moved(connection, context, Period(shown[0], today))
     spent = recent.recent(days, wallet.currency, today)
     low_limits = limits(topped_up, wallet.currency) if topped_up else ()
     return Html(
@@ -65,6 +68,7 @@ async def wallet(context: RequestContext) -> Html:
             low_balance(wallet.low_balance_threshold, wallet.credit_limit, low_limits),
         ),
         statement=entries,
+        moved=moved,
         dates=dates.of(context, WALLET),
         packages=packages,
         references=references,
@@ -77,6 +81,26 @@ async def wallet(context: RequestContext) -> Html:
         instructions=_instructions(context),
         transaction_id=_transaction_id(),
     )
+
+
+class Moved(NamedTuple):
+    """What came into the wallet in some days, and what left it (0 or less)."""
+
+    period: Period
+    into: int = 0
+    out: int = 0
+
+
+async def _moved(connection: Connection, context: RequestContext, latest: Period) -> Moved:
+    """In the days that are asked for, else in the `latest`; nothing where one type is asked for."""
+    first, end = params.day(context.query, "from"), params.day(context.query, "to")
+    if first or end:
+        begin = first.date() if first else await movements.first_day(connection, context.tenant_id) or latest.first
+        latest = Period(begin, end.date() if end else latest.last)
+    if context.query.get("type"):
+        return Moved(latest)
+    amounts = [one.amount for one in await movements.days(connection, context.tenant_id, latest)]
+    return Moved(latest, sum(one for one in amounts if one > 0), sum(one for one in amounts if one < 0))
 
 
 def _transaction_id() -> str:

@@ -109,6 +109,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         deliveries=rows[len(worst) :],
         attempts=attempts,
         references=references,
+        unfinished=waiting,
         failed_count=min(failed, MOST_RESENT),
         more_failed=failed > MOST_RESENT,
         pages=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery"),

@@ -104,17 +104,18 @@ def pager(
     word: str = "",
     total: int | None = None,
     most: int = 0,
+    size: int = PAGE_SIZE,
 ) -> Pager:
     """Pages continue after the last row seen. The query keeps where the pages before began. `following`: the key after
     which the next page begins, None on the last page. `shown`: how many rows this page has, of what, and of how many
-    where that is known; no more than `most` were counted."""
+    where that is known; no more than `most` were counted. `size`: of a page."""
     kept, before = filters(context), context.query.get("before", "")
     trail = [part for part in context.query.get("trail", "").split("~") if part]
     back = {"before": trail[-1] if trail else "", "trail": "~".join(trail[:-1])}
     on = {"before": following, "trail": "~".join([*trail, before][-TRAIL:]).strip("~")}
     previous = address(path, kept | back) if before else ""
     next_page = "" if following is None else address(path, kept | on)
-    first = len(trail) * PAGE_SIZE + PAGE_SIZE * bool(before) + 1 if len(trail) < TRAIL - 1 else None
+    first = (len(trail) + bool(before)) * size + 1 if len(trail) < TRAIL - 1 else None
     known = _known(total, word, most)
     told = _counted(shown, word, known, first, alone=not (previous or next_page)) if shown else ""
     return Pager(previous, next_page, " · ".join(part for part in (told, text) if part))

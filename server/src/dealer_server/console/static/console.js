@@ -108,7 +108,7 @@
     const bottom = Math.floor(lowest / step) * step, top = Math.max(Math.ceil(highest / step), 1) * step;
     const half = alone && last > 0 ? (times[1] - times[0]) / 2 : 0;  // the first bar and the last are whole
     const options = {
-      width: box.clientWidth, height: 224, padding: [8, null, 0, 0], cursor: { y: false },
+      width: box.clientWidth, height: 224, padding: [8, alone ? 8 : null, 0, 0], cursor: { y: false },
       axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? day : hour) }, { ...axis, splits: () => Array.from({ length: Math.round((top - bottom) / step) + 1 }, (_, at) => bottom + at * step), values: (_, ticks) => ticks.map(numeral), size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : `${day(at)}, ${clock(new Date(at * 1000))}`) }, ...lines],
       scales: { x: { range: (_, low, high) => [low - half, high + half] }, y: { range: () => [bottom, top] } },
       hooks: {

@@ -3,7 +3,7 @@
 dealer/api_log.py and operator/api_log.py declare the pages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from dealer_server.console.shared.api_log.words import MEANINGS, SLOW_MS, Log, m
 from dealer_server.console.shared.params import PAGE_SIZE, Pager
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Html, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.rules.bars import Bar, bars
 from dealer_server.rules.period import period
 from dealer_server.rules.result_codes import STATUS
@@ -22,6 +23,8 @@ from dealer_server.store.tenants import call_hour, credential, served_call
 
 T = TypeVar("T")
 OUTCOMES: tuple[Outcome, ...] = ("refused", "succeeded")
+FIRST = 3
+"""Calls that were refused stand first, so many of them."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -42,16 +45,21 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         codes = await api_log.codes(connection, log.tenant_id)
         paths = await api_log.paths(connection, log.tenant_id, outcome)
         calls = await api_log.list_calls(connection, log.tenant_id, filters, _before(context), PAGE_SIZE)
-        about = await subjects.of_calls(connection, log.tenant_id, ((one.path, subjects.named(one)) for one in calls))
+        first = [] if _is_asked(context) else await _refused(connection, log.tenant_id, of.start)
+        both = [*first, *calls]
+        about = await subjects.of_calls(connection, log.tenant_id, ((one.path, subjects.named(one)) for one in both))
         kept = await api_log.kept(connection, log.tenant_id, of.start)
         found = await call_hour.since(connection, log.tenant_id, of.start)
         served = await served_call.served(connection, log.tenant_id)
         keys = await credential.of_tenant(connection, log.tenant_id)
-    runs = _runs(calls, about, apart=bool(filters.named))
+    told, callers = {_named(one) for one in first}, {(one.address, one.app_key) for one in both}
+    rest = [pair for pair in zip(calls, about[len(first) :], strict=True) if _named(pair[0]) not in told]
     return Html(
         log=log,
         outcome=outcome or "",
-        calls=runs,
+        latest=[(call, its, 1) for call, its in zip(first, about, strict=False)],
+        calls=_runs(rest, apart=bool(filters.named)),
+        all_from=both[0] if len(callers) == 1 else None,
         status=STATUS,
         counts={"": kept.refused + kept.succeeded, "refused": kept.refused, "succeeded": kept.succeeded},
         kept=kept,
@@ -68,22 +76,35 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         slow=SLOW_MS,
         filters=filters,
         faults=params.faults(query),
-        pages=_pager(context, log.path, calls, len(runs)),
+        pages=_pager(context, log.path, calls),
         **shown,
     )
 
 
-def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], rows: int) -> Pager:
-    """1–50 of 531 calls, in so many rows."""
-    text = f"in {many(rows, 'row')}: repeated reads share one" if rows < len(calls) else ""
+def _is_asked(context: RequestContext) -> bool:
+    """Whether a part of the log is asked for."""
+    return any(context.query.get(name) for name in ("code", "path", "from", "to", "result", "q", "before"))
+
+
+async def _refused(connection: Connection, tenant_id: int, since: datetime) -> Sequence[CallRow]:
+    """The newest, which stand before all others where nothing is asked for."""
+    wanted = CallFilter(start=since, outcome="refused")
+    return (await api_log.list_calls(connection, tenant_id, wanted, None, FIRST))[:FIRST]
+
+
+def _named(call: CallRow) -> tuple[bool, int]:
+    return bool(call.code), call.number
+
+
+def _pager(context: RequestContext, path: str, calls: Sequence[CallRow]) -> Pager:
     total = calls[0].total if calls else None
-    return params.pager(context, path, _following(calls), text, shown=len(calls), word="call", total=total)
+    return params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
 
 
-def _runs(calls: Sequence[CallRow], about: Sequence[T], *, apart: bool) -> list[tuple[CallRow, T, int]]:
+def _runs(calls: Iterable[tuple[CallRow, T]], *, apart: bool) -> list[tuple[CallRow, T, int]]:
     """Each with how many stand for it: the newest of several that read the same, one after the other."""
     found: list[tuple[CallRow, T, int]] = []
-    for call, its in zip(calls, about, strict=True):
+    for call, its in calls:
         newest, _, times = found[-1] if found else (None, None, 0)
         if newest and not apart and _reads(newest) and _read(newest) == _read(call):
             found[-1] = (newest, its, times + 1)
