@@ -61,7 +61,9 @@ async def refunds(context: RequestContext) -> Html:
         total=amounts.get(params.text(context.query, "status") or "ALL"),
         in_review=amounts.get("REVIEW", 0),
         references=references,
-        split=[(words.text(state).lower(), amounts[state]) for state in STATES if amounts.get(state)] if not status else [],
+        split=[(words.text(state).lower(), amounts[state]) for state in STATES if amounts.get(state)]
+        if not status
+        else [],
         faults=faults,
         dates=dates.of(context, REFUNDS),
         refunds=[(row, _state(row), refusal_text(row.refusals)) for row in found.rows],
