@@ -677,7 +677,7 @@ needs_shell = pytest.mark.skipif(
 @needs_shell
 async def test_the_sample_of_a_first_call_is_accepted(people: People, dealer: ApiClient):
     text = html.unescape(await people["developer"].get("/console/credentials"))
-    found = re.search(r'<div class="code-of-curl"><pre[^>]*><code>(.*?)</code>', text, re.DOTALL)
+    found = re.search(r'<div class="code-block code-of-curl"><pre[^>]*><code>(.*?)</code>', text, re.DOTALL)
     assert found and dealer.app_secret not in text
     assert json.loads(await run_script(found[1], dealer))["code"] == "000000"
     assert 'Dealer(\n    "' in text and "new Dealer({" in text
