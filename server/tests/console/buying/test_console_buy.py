@@ -180,7 +180,7 @@ async def test_a_recharge_is_bought_at_its_esim_and_not_here(clerk: Browser):
     page = await clerk.get("/console/catalogue/TEST-TOPUP-OK")
     assert 'action="/console/buy"' not in page.text and "Find the eSIM" in text_of(page.text)
     answer = await clerk.get("/console/buy?package=TEST-TOPUP-OK&quantity=1")
-    assert answer.headers["location"] == "/console/catalogue"
+    assert answer.headers["location"] == "/console/catalogue/TEST-TOPUP-OK"
 
 
 async def test_who_moves_no_money_sees_no_way_to_buy(service: Service, dealer: ApiClient):
@@ -294,10 +294,27 @@ async def test_a_package_that_was_withdrawn_is_not_bought(service: Service, deal
     fields = await form(clerk, address)
     await service.change(dealer.tenant_id, prices={"TEST-OK": "off"})
     back = await buy(clerk, address, fields)
-    led = await clerk.get(back)
-    assert led.headers["location"] == "/console/catalogue"
-    assert said(await clerk.get("/console/catalogue")) == "This package is not on sale any more. Nothing was bought."
+    page = await see(clerk, back)
+    assert "is not on sale" in page and "Sell a replacement" in page and "Nothing was bought." in page
     assert await order_count(dealer) == 0
+
+
+async def test_what_cannot_be_bought_names_what_can_be_sold_in_its_place(
+    service: Service, dealer: ApiClient, clerk: Browser
+):
+    await service.change(dealer.tenant_id, prices={"EU-35-5GB-30D": "off"})
+    page = html.unescape((await clerk.get("/console/buy?package=EU-35-5GB-30D&quantity=3&remark=for+Ann")).text)
+    links = re.findall(r'data-drawer="buy" href="(/console/catalogue/(EU-35-[^?]+)\?quantity=3&remark=for\+Ann)"', page)
+    assert [code for _, code in links] == ["EU-35-3GB-30D", "EU-35-10GB-30D"]
+    assert "2 GB less" in page and "5 GB more" in page
+    form = (await clerk.get(links[0][0])).text
+    assert 'value="3"' in form and 'value="for Ann"' in form
+    short = await see(clerk, await asked(clerk, "TEST-STOCKOUT", quantity=2))
+    assert "is out of stock" in short and "Fewer than 2 are left." in short and "1.80 USD" in short
+    unknown = await clerk.get("/console/buy?package=NO-SUCH&quantity=1")
+    assert unknown.status_code == 404 and "Package NO-SUCH is not on sale" in text_of(unknown.text)
+    alone = await clerk.get("/console/buy")
+    assert alone.headers["location"] == "/console/catalogue" and not said(await clerk.get("/console/catalogue"))
 
 
 async def test_a_frozen_wallet_buys_nothing(service: Service, dealer: ApiClient, clerk: Browser):
@@ -311,7 +328,7 @@ async def test_a_frozen_wallet_buys_nothing(service: Service, dealer: ApiClient,
         ({"quantity": "0"}, "Quantity is '0'; accepted: 1 to "),
         ({"quantity": ""}, "Quantity is missing; accepted: 1 to "),
         ({"quantity": "many"}, "Quantity is 'many'; accepted: 1 to "),
-        ({"remark": "x" * 300}, "Remark has 300 characters; accepted: 255 at most."),
+        ({"remark": "x" * 300}, "Buyer has 300 characters; accepted: 255 at most."),
     ],
 )
 async def test_a_field_that_is_wrong_is_named_and_the_others_stay(clerk: Browser, filled: dict[str, str], problem: str):

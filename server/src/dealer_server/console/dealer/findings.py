@@ -130,7 +130,7 @@ def _links(incident: Incident, may: Permissions, ending: Sequence[Ending], today
                 for one in sorted(ending)
             ]
         case "PLANS":
-            return [Link("eSIMs in use", "/console/profiles?status=IN_USE")]
+            return [Link("See the eSIMs", "/console/profiles?ends=soon")]
         case "CALLS" if may.secrets:
             return [Link("See why", "/console/api-log?result=refused")]
         case "CREDENTIALS" | "SECRET" if may.secrets:

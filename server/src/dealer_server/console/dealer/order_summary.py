@@ -55,7 +55,7 @@ def _latest(history: History) -> dict[int, Purchase]:
 
 def _why_failed(profile_ids: Sequence[int], latest: Mapping[int, Purchase]) -> str:
     codes = dict.fromkeys((latest[one].reason or "").partition(":")[0] for one in profile_ids if one in latest)
-    why = "; ".join(f"{text} ({code})" for code in codes if (text := refused_text(code)))
+    why = "; ".join(text for code in codes if (text := refused_text(code)))
     return f": {why}" if why else ""
 
 

@@ -126,20 +126,21 @@ async def show_order(context: RequestContext) -> Html:
 async def _again(
     context: RequestContext, order: Order, history: timeline.History | None, remark: str | None
 ) -> dict[str, Any]:
-    """How to buy what could not be delivered, as far as it is one package that there still is. `again`: the form that
-    buys it once more. `instead`: what comes nearest to it where it was out of stock; `instead_form` buys that.
-    `history`: None for who may not buy."""
-    failed = sum(profile.failed for profile in order.profiles)
-    codes = {item.package_code for item in order.items for profile in item.profiles if profile.failed}
-    found: dict[str, Any] = {"again": "", "instead": None, "instead_form": ""}
-    if history is None or len(codes) != 1 or context.parts.catalogue().package(code := codes.pop()) is None:
-        return found
-    filled = {"quantity": failed, "remark": remark}
-    found["again"] = params.address(f"{CATALOGUE}/{code}", filled)
-    if order_summary.out_of_stock(history) and (instead := await instead_of(context, code, failed)):
-        form = params.address(f"{CATALOGUE}/{instead.package.package_code}", filled)
-        found |= {"instead": instead, "instead_form": form}
-    return found
+    """How to buy what could not be delivered, as far as it is one package. `again`: the form that buys it once more, ""
+    where it may still be out of stock. `others`: what can be sold in its place where it was. `history`: None for who may
+    not buy."""
+    failed = [item for item in order.items if any(profile.failed for profile in item.profiles)]
+    code = failed[0].package_code if len({item.package_code for item in failed}) == 1 else ""
+    package = context.parts.catalogue().package(code)
+    if history is None or package is None:
+        return {"again": "", "others": ()}
+    filled = {"quantity": sum(profile.failed for profile in order.profiles), "remark": remark}
+    found = await instead_of(context, package, failed[0].price, filled)
+    again = found.again and (found.stocked or not order_summary.out_of_stock(history))
+    return {
+        "again": params.address(f"{CATALOGUE}/{code}", filled) if again else "",
+        "others": () if again else found.others,
+    }
 
 
 def _credited_on(history: timeline.History) -> str:

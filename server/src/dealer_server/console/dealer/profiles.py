@@ -70,6 +70,8 @@ async def export(context: RequestContext) -> Download:
 async def _wanted(context: RequestContext) -> ProfileFilter:
     """Those between the days of the filter, or those of the order that is given."""
     filters, order_no = find_profiles.filters(context.query, context.tenant_id), params.text(context.query, "order")
+    if context.query.get("ends") == find_profiles.SOON:
+        filters = filters._replace(ending=find_profiles.ending_soon(context.now))
     if order_no is None:
         return filters
     order_id = identity.order_id(order_no)

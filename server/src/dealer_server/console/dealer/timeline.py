@@ -110,8 +110,7 @@ def events(history: History) -> list[Event]:
             *profile_events(history.order, history.lives, suppliers=False),
             *_deliveries(history),
             *_mails(history),
-        ),
-        in_turn=bool(history.failed_at),
+        )
     )
 
 

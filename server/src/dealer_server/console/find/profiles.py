@@ -1,6 +1,7 @@
 """The list of eSIMs, of all dealers or of one: its filters, its order, its pages, and its file."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 from dealer_server.console.find import dates, files, tabs
@@ -10,6 +11,7 @@ from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, 
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
+from dealer_server.rules.reports.period import day_of
 from dealer_server.rules.search.query import FEWEST_DIGITS
 from dealer_server.store.console import profiles as store
 from dealer_server.store.console import queues
@@ -18,13 +20,15 @@ from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileR
 
 PROFILES = "/console/profiles"
 More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
-FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order")
+FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order", "ends")
 PRESETS: tuple[State, ...] = ("NOT_INSTALLED", "IN_USE", "NEARLY_USED", "USED_UP", "ENDED")
 """States that have a tab of their own."""
 SELDOM: tuple[State, ...] = ("PENDING", "SUSPENDED", "REFUNDING")
 """States that have one while they list any; the others have one while they are asked for."""
 ENDS = "ends"
 """A list of one dealer's plans in use, by their end."""
+ENDS_SOON, SOON = "Ends soon", "soon"
+"""The tab of those that end today or tomorrow, and what asks for it."""
 COLUMNS: Mapping[str, Callable[[ProfileRow], str]] = {
     "profileId": lambda row: str(row.profile_id),
     "ICCID": lambda row: row.iccid or "",
@@ -51,13 +55,19 @@ def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
     )
 
 
+def ending_soon(now: datetime) -> tuple[datetime, datetime]:
+    """Today and tomorrow."""
+    today = datetime.combine(day_of(now), time(), UTC)
+    return today, today + timedelta(days=2)
+
+
 async def page(
     context: RequestContext, wanted: ProfileFilter, name: str, more: More | None = None, **fields: Any
 ) -> Html:
     """A page of the list; its template sees `fields` too, and what `more` reads of its rows. `name`: of the parameter
     that is the state."""
     sorts = (*CREATED, ENDS) if context.user.tenant_id is not None else CREATED
-    order = params.order(context, PROFILES, sorts, NEWEST_FIRST)
+    order = params.order(context, PROFILES, sorts, ENDS if wanted.ending else NEWEST_FIRST)
     oldest_first, seen = not order.descending, params.number(context.query, "before")
     faults = params.faults(context.query, state=STATES, status=STATES) | _iccid_fault(wanted.iccid)
     found = ListPage[ProfileRow]((), None)
@@ -66,21 +76,23 @@ async def page(
             found = await _read(connection, wanted, seen, order)
         held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
         counts = {} if faults or wanted.iccid else await store.count(connection, wanted, STATES, COUNTED)
+        soon = await _ending_soon(connection, context)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
     seldom: list[State] = [
         state for state in STATES if wanted.state == state or (state in SELDOM and counts.get(state))
     ]
     presets = [(_tab(state), {name: state}) for state in dict.fromkeys((*PRESETS, *seldom))]
+    if soon is not None:
+        presets.insert(PRESETS.index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
+    listed = {_tab(state): count for state, count in counts.items()} | ({ENDS_SOON: soon} if soon is not None else {})
     return Html(
         profiles=found.rows,
         in_review=in_review,
         filters=wanted,
         faults=faults,
         filtered=bool(faults) or wanted != filters({}, context.user.tenant_id),
-        tabs=await tabs.of(
-            context, PROFILES, presets, {_tab(state): count for state, count in counts.items()}, COUNTED
-        ),
+        tabs=await tabs.of(context, PROFILES, presets, listed, COUNTED),
         dates=dates.of(context, PROFILES),
         states=STATES,
         pager=params.list_pager(
@@ -90,7 +102,7 @@ async def page(
             len(found.rows),
             "eSIM",
             oldest_first=oldest_first,
-            total=None if order.key == ENDS else counts.get(wanted.state),
+            total=soon if wanted.ending else None if order.key == ENDS else counts.get(wanted.state),
         ),
         order=order,
         **fields,
@@ -98,9 +110,16 @@ async def page(
 
 
 async def _read(connection: Connection, wanted: ProfileFilter, seen: int | None, order: Order) -> ListPage[ProfileRow]:
-    if order.key == ENDS:
-        return await store.list_by_end(connection, wanted, seen, PAGE_SIZE, latest_first=order.descending)
+    if order.key == ENDS or wanted.ending:
+        return await store.list_by_end(connection, wanted, seen, PAGE_SIZE, latest_first=order.key == ENDS and order.descending)
     return await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=not order.descending)
+
+
+async def _ending_soon(connection: Connection, context: RequestContext) -> int | None:
+    """How many of the dealer's; None for operators."""
+    if context.user.tenant_id is None:
+        return None
+    return await store.count_ending(connection, context.user.tenant_id, ending_soon(context.now), COUNTED)
 
 
 def _iccid_fault(typed: str | None) -> dict[str, str]:
@@ -120,5 +139,7 @@ async def export(context: RequestContext, wanted: ProfileFilter, columns: Column
         context,
         "profiles",
         columns,
-        lambda connection, seen, size: store.list_profiles(connection, wanted, seen, size),
+        lambda connection, seen, size: (store.list_by_end if wanted.ending else store.list_profiles)(
+            connection, wanted, seen, size
+        ),
     )

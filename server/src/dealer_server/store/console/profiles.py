@@ -20,13 +20,15 @@ STATES: tuple[State, ...] = (*USES, "SUSPENDED", "REFUNDING", "REFUNDED", "CANCE
 
 class ProfileFilter(NamedTuple):
     """Which profiles: all that is given must match. `state`: one of STATES. `iccid`: its last digits or all of them.
-    Their ids are from `first` on and before `end`."""
+    Their ids are from `first` on and before `end`. `ending`: of one dealer, plans in use that end from a time on and
+    before another."""
 
     tenant_id: int | None = None
     state: State | None = None
     iccid: str | None = None
     first: int = 0
     end: int = NEWEST
+    ending: tuple[datetime, datetime] | None = None
 
 
 class ProfileRow(NamedTuple):
@@ -109,7 +111,9 @@ async def list_by_end(
     )
     direction = "DESC" if latest_first else "ASC"
     order = f"plan_use_end_at {direction}, profile_id {direction}"
-    found = _BY_END.format(order=order, beyond="<" if latest_first else ">", state=_OF_STATE[filters.state])
+    within = "plan_use_end_at >= $7 AND plan_use_end_at < $8" if filters.ending else "true"
+    beyond = "<" if latest_first else ">"
+    found = _BY_END.format(order=order, beyond=beyond, state=_OF_STATE[filters.state], within=within)
     rows = await connection.fetch(
         _OF_ROWS.format(found=found, order=order),
         filters.tenant_id,
@@ -118,6 +122,7 @@ async def list_by_end(
         size + 1,
         after,
         seen,
+        *(filters.ending or ()),
     )
     shown = [ProfileRow(**row) for row in rows[:size]]
     return ListPage(shown, shown[-1].profile_id if len(rows) > size else None)
@@ -181,12 +186,12 @@ _ENDING = f"""
     ) p JOIN tenant t USING (tenant_id) WHERE {_SPAN} AND recharges IS NULL AND ({{state}})
     ORDER BY profile_id {{direction}} LIMIT $4
 """
-# $5, $6: end and profileId of the one seen last.
+# $5, $6: end and profileId of the one seen last; $7, $8: between which ends.
 _BY_END = f"""
     SELECT p.*, t.name FROM (
         SELECT {_COLUMNS} FROM profile
         WHERE tenant_id = $1 AND plan_use_status = 'STARTED' AND plan_use_end_at IS NOT NULL AND recharges IS NULL
-            AND ($5::timestamptz IS NULL OR (plan_use_end_at, profile_id) {{beyond}} ($5, $6::bigint))
+            AND {{within}} AND ($5::timestamptz IS NULL OR (plan_use_end_at, profile_id) {{beyond}} ($5, $6::bigint))
         ORDER BY {{order}} LIMIT {MAX_SCANNED}
     ) p JOIN tenant t USING (tenant_id) WHERE {_SPAN} AND ({{state}})
     ORDER BY {{order}} LIMIT $4
@@ -230,6 +235,18 @@ async def count(
     assert row is not None
     known = row["found"] < most
     return {None: row["found"], **({state: row[f"n{at}"] for at, state in enumerate(states)} if known else {})}
+
+
+async def count_ending(connection: Connection, tenant_id: int, ending: tuple[datetime, datetime], most: int) -> int:
+    """How many plans in use of the dealer end in this time, up to `most`."""
+    found: int = await connection.fetchval(
+        "SELECT count(*)::int FROM (SELECT FROM profile WHERE tenant_id = $1 AND plan_use_status = 'STARTED'"
+        " AND plan_use_end_at >= $2 AND plan_use_end_at < $3 AND recharges IS NULL LIMIT $4) p",
+        tenant_id,
+        *ending,
+        most,
+    )
+    return found
 
 
 async def owner(connection: Connection, profile_id: int) -> ProfileOwner | None:

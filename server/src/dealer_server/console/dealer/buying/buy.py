@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dealer_server.audit_context import Actor
 from dealer_server.console.dealer.buying import words
 from dealer_server.console.dealer.buying.catalogue import CATALOGUE, new_transaction_id, view
+from dealer_server.console.dealer.buying.instead import Instead, instead_of
 from dealer_server.console.shared import params
 from dealer_server.console.shared.calls import call
 from dealer_server.console.shared.page import action, page
@@ -30,7 +31,6 @@ from esim_dealer.wire import calls
 
 BUY = "/console/buy"
 ENTERED = ("quantity", "days", "remark")
-NOT_ON_SALE = "This package is not on sale any more. Nothing was bought."
 UNSURE = "It is not known whether this was bought. Send the form again: however often it is sent, it buys once."
 ASKED_AGAIN = "Nothing was bought. Please look at the order and confirm it again."
 REPEATED = "This form was sent before. It was not processed again: this is the order that it placed."
@@ -65,11 +65,16 @@ class Unclear(Exception):
 
 @page(BUY, DEALER_FINANCE, "dealer/buying/buy.html")
 async def confirm(context: RequestContext) -> Answer:
-    """What it costs, against the balance. A form that has bought leads to its order."""
+    """What it costs, against the balance; for what cannot be bought, what can be sold in its place. A form that has
+    bought leads to its order."""
     code = context.query.get("package", "")
+    if not code:
+        return Redirect(CATALOGUE)
     offer, prices = await _offer(context, code)
-    if offer is None or offer.price is None or offer.package.type == "TOPUP":
-        return Redirect(CATALOGUE, NOT_ON_SALE, failed=True)
+    if offer is None or offer.price is None:
+        return await _not_for_sale(context, code, offer)
+    if offer.package.type == "TOPUP":
+        return Redirect(f"{CATALOGUE}/{code}")
     try:
         wanted = _wanted(context.query, offer.package)
     except Unclear as why:
@@ -82,6 +87,8 @@ async def confirm(context: RequestContext) -> Answer:
         context.parts.database, context.parts.catalogue(), prices, context.tenant_id, _check(wanted)
     )
     refused = check.would_refuse or None
+    if refused and refused.code == "200011":
+        return await _not_for_sale(context, code, offer, short=True)
     price, left = money.text(offer.price, prices.currency), None if refused else _left(check)
     return Html(
         wanted=wanted,
@@ -99,8 +106,8 @@ async def confirm(context: RequestContext) -> Answer:
 async def place(context: RequestContext) -> Redirect:
     """As /esim/order does, at the price that the form showed; any other price is shown and asked for again."""
     offer, prices = await _offer(context, context.form.get("package", ""))
-    if offer is None:
-        return Redirect(CATALOGUE, NOT_ON_SALE, failed=True)
+    if offer is None or offer.price is None:
+        return Redirect(params.address(BUY, {name: context.form.get(name) for name in ("package", *ENTERED)}))
     try:
         wanted = _wanted(context.form, offer.package)
         price = money.parse(wanted.seen, prices.currency)
@@ -133,6 +140,23 @@ async def place(context: RequestContext) -> Redirect:
         return Redirect(address, REPEATED)
     paid = money.shown(order.amount, order.currency)
     return Redirect(address, f"Bought {wanted.quantity} × {offer.package.package_name} for {paid}")
+
+
+async def _not_for_sale(context: RequestContext, code: str, offer: Offer | None, *, short: bool = False) -> Html:
+    """`short`: too few of it are in stock."""
+    package = offer.package if offer else None
+    filled = {name: context.query.get(name) for name in ENTERED}
+    found = await instead_of(context, package, offer.price, filled) if package and offer else Instead()
+    return Html(
+        200 if package else 404,
+        template="dealer/buying/not_for_sale.html",
+        name=package.package_name if package else f"Package {code[:64]}",
+        short=short,
+        quantity=params.number(context.query, "quantity") or 1,
+        others=found.others,
+        place=package.location_code if package else "",
+        place_name=package.location_name if package else "",
+    )
 
 
 def _form_address(package_code: str, fields: Mapping[str, object]) -> str:
@@ -170,7 +194,7 @@ def _wanted(fields: Mapping[str, str], package: Package) -> Wanted:
     """Raises Unclear."""
     daily, remark = sold_by_day(package.data_type), params.text(fields, "remark") or ""
     if len(remark) > REMARK_LENGTH:
-        raise Unclear(f"Remark has {len(remark)} characters; accepted: {REMARK_LENGTH} at most.")
+        raise Unclear(f"Buyer has {len(remark)} characters; accepted: {REMARK_LENGTH} at most.")
     transaction_id = fields.get("transaction_id", "")
     return Wanted(
         package_code=package.package_code,
