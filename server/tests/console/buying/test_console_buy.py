@@ -71,16 +71,19 @@ async def test_places_are_closed_where_there_are_many_and_the_one_asked_for_is_o
     assert "France" in first and '<details class="place">' in others and '<details class="place" open>' not in others
 
 
-async def test_the_row_of_a_place_shows_usual_sizes_and_what_the_lowest_price_buys(
+async def test_the_row_of_a_place_shows_what_usual_sizes_cost_and_for_how_many_days(
     service: Service, dealer: ApiClient, clerk: Browser
 ):
     await service.change(dealer.tenant_id, prices={"FR-3GB-30D": "2.55", "FR-300MB-3D": "0.01"})
     page = await see(clerk, "/console/catalogue?q=France")
-    assert "Place 1 GB 3 GB 5 GB 10 GB Lowest price Packages" in page
+    assert "Place 1 GB 7 days 3 GB 30 days 5 GB 30 days 10 GB 30 days Packages" in page
     assert re.search(r"France 1 GB [\d.]+ 3 GB 2\.55 5 GB", page), page
-    assert "from 0.01 USD for 300 MB, 3 days 20 packages" in page
+    daily = await see(clerk, "/console/catalogue?q=France&kind=DAILY")
+    assert "Lowest price" in daily and re.search(r"from [\d.]+ USD for \d+ [MG]B a day", daily), daily
     france = (await clerk.get("/console/catalogue?q=france")).text.partition('<details class="place" open>')[2]
-    assert "France" in france.partition("</summary>")[0], "the place that is typed is open and first"
+    row = france.partition("</summary>")[0]
+    assert "France" in row, "the place that is typed is open and first"
+    assert re.search(r'data-drawer="buy" href="/console/catalogue/FR-3GB-30D"[^>]*>.*?2\.55</a>', row), "bought in the row"
 
 
 async def test_parts_of_the_world_are_tabs_and_keep_the_filters(clerk: Browser):

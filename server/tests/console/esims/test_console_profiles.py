@@ -443,7 +443,7 @@ async def test_a_delivery_from_stock_stands_in_every_history(service: Service, d
         for path in paths:
             assert "elivered from stock" in await see(admin, path)
             page = await see(clerk, path)
-            assert re.search(r"eSIM delivered in [\d.]+ s|D\d+ Delivered", page), page
+            assert re.search(r"eSIM delivered in [\d.]+ s|:\d\d Delivered", page), page
 
 
 async def test_data_by_day_is_shown_to_operator_dealer_and_buyer(service: Service, dealer: ApiClient, admin: Browser):
@@ -501,3 +501,8 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
             assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', page) == [str(one) for one in expected]
             assert "Plans in use, by their end" in page
         assert "No eSIM matches" in await see(clerk, "/console/profiles?sort=ends&status=NEARLY_USED")
+        soon = (await clerk.get("/console/profiles?ends=soon")).text
+        assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', soon) == [str(ids[1])], "today or tomorrow"
+        assert re.search(r'aria-current="page"><bdi>Ends soon</bdi> <span class="tab-count">1<', soon), soon
+        file = (await clerk.get("/console/profiles.csv?ends=soon")).text
+        assert str(ids[1]) in file and str(ids[2]) not in file and len(file.split()) == 2

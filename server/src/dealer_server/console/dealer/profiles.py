@@ -125,8 +125,7 @@ async def show_profile(context: RequestContext) -> Html:
 def _bought(order: Order, item: Item) -> Event:
     """The first that happened to it."""
     price = money.shown(item.price * item.period_num, order.currency)
-    return Event(identity.created_at(order.order_id), "shopping-cart", f"Bought for {price}",
-                 facts=[("order", order.order_no)])  # fmt: skip
+    return Event(identity.created_at(order.order_id), "shopping-cart", f"Bought for {price}")
 
 
 @download("/console/profiles/{profile_id}/qr.svg", DEALER_DEVELOPERS)

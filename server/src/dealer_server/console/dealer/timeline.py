@@ -135,13 +135,14 @@ def _money(history: History) -> Iterator[Event]:
 def _calls(history: History) -> Iterator[Event]:
     """Those that did not end with an eSIM: why it takes so long."""
     what = "the eSIM" if history.order.recharges is None else "the recharge"
+    delivered = {life.profile_id for life in history.lives if life.delivered_at}
     for call in history.calls:
         state, _, code = (call.outcome or "").partition(" ")
         if call.answered_at is None or state in ("UNKNOWN", "PARKED"):
             yield Event(
                 call.sent_at, "clock", f"The supplier has not confirmed {what}", text="The supplier is asked again."
             )
-        elif state == "PENDING":
+        elif state == "PENDING" and call.profile_id not in delivered:
             yield Event(call.sent_at, "clock", f"The supplier is making {what}", step="CALL")
         elif (why := refused_text(code)) and call.profile_id not in history.failed_at:  # else its failure says so
             yield Event(call.sent_at, "clock", f"{what[0].upper()}{what[1:]} was not delivered: {why}")

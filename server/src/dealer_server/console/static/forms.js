@@ -46,6 +46,20 @@
     [amountText(price, decimals), amountText(left, decimals), `${(100n * left) / (price || 1n)} %`].forEach((text, at) => { cells[at].textContent = text; });
   });
 
+  // A field for a file names the one that is chosen. A button that needs one of some fields waits until it is filled in.
+  const nameFiles = () => {
+    for (const input of all(".drop input[type=file]")) {
+      const name = input.parentElement.querySelector("[data-file-name]");
+      name.dataset.fileName ||= name.textContent;
+      name.textContent = input.files[0]?.name || name.dataset.fileName;
+      name.classList.toggle("is-chosen", input.files.length > 0);
+    }
+    for (const button of all("button[data-needs]")) button.disabled = !button.dataset.needs.split(" ").some((name) => button.form.elements[name].value.trim());
+  };
+  for (const name of ["input", "change"]) document.addEventListener(name, (event) => { if (event.target.closest("form:has(.drop)")) nameFiles(); });
+  addEventListener("pageshow", nameFiles);
+  nameFiles();
+
   // A package is bought beside the catalogue: the card of its page that buys, in a dialog at the side.
   const NAMED = ["id", "for", "aria-describedby", "aria-controls"];
   const openDrawer = async (link) => {

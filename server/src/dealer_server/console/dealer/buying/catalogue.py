@@ -89,7 +89,7 @@ async def catalogue(context: RequestContext) -> Html:
     return Html(
         packages=[view(one) for one in found[first : first + PAGE_SIZE]] if order.key == "price" else [],
         places=views,
-        sizes=USUAL_SIZES if any(any(one.sizes) for one in views) else (),
+        sizes=_usual_days(views),
         package_count=len(found),
         place_count=len(places),
         often=[view(one) for one in often[:OFTEN]],
@@ -151,6 +151,13 @@ def _sizes(of_place: Iterable[OnSale]) -> list[PackageView | None]:
     """Of several packages of a size, the longest."""
     fixed = {one.package.data_bytes: one for one in of_place if one.kind == "FIXED" and one.package.data_bytes}
     return [view(fixed[size * GB]) if size * GB in fixed else None for size in USUAL_SIZES]
+
+
+def _usual_days(places: Sequence[PlaceView]) -> list[tuple[int, str]]:
+    """Each of USUAL_SIZES and how long most packages of it last; empty where no place has any of them."""
+    columns = zip(USUAL_SIZES, zip(*(place.sizes for place in places), strict=True), strict=False)
+    days = [(size, Counter(one.days for one in column if one).most_common(1)) for size, column in columns]
+    return [(size, usual[0][0] if usual else "") for size, usual in days] if any(usual for _, usual in days) else []
 
 
 def _part(query: Mapping[str, str]) -> str | None:
