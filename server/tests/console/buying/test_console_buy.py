@@ -83,7 +83,9 @@ async def test_the_row_of_a_place_shows_what_usual_sizes_cost_and_for_how_many_d
     france = (await clerk.get("/console/catalogue?q=france")).text.partition('<details class="place" open>')[2]
     row = france.partition("</summary>")[0]
     assert "France" in row, "the place that is typed is open and first"
-    assert re.search(r'data-drawer="buy" href="/console/catalogue/FR-3GB-30D"[^>]*>.*?2\.55</a>', row), "bought in the row"
+    assert re.search(r'data-drawer="buy" href="/console/catalogue/FR-3GB-30D"[^>]*>.*?2\.55</a>', row), (
+        "bought in the row"
+    )
 
 
 async def test_parts_of_the_world_are_tabs_and_keep_the_filters(clerk: Browser):

@@ -127,8 +127,8 @@ async def _again(
     context: RequestContext, order: Order, history: timeline.History | None, remark: str | None
 ) -> dict[str, Any]:
     """How to buy what could not be delivered, as far as it is one package. `again`: the form that buys it once more, ""
-    where it may still be out of stock. `others`: what can be sold in its place where it was. `history`: None for who may
-    not buy."""
+    where it may still be out of stock. `others`: what can be sold in its place where it was. `history`: None for who
+    may not buy."""
     failed = [item for item in order.items if any(profile.failed for profile in item.profiles)]
     code = failed[0].package_code if len({item.package_code for item in failed}) == 1 else ""
     package = context.parts.catalogue().package(code)

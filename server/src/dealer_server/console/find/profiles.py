@@ -111,7 +111,9 @@ async def page(
 
 async def _read(connection: Connection, wanted: ProfileFilter, seen: int | None, order: Order) -> ListPage[ProfileRow]:
     if order.key == ENDS or wanted.ending:
-        return await store.list_by_end(connection, wanted, seen, PAGE_SIZE, latest_first=order.key == ENDS and order.descending)
+        return await store.list_by_end(
+            connection, wanted, seen, PAGE_SIZE, latest_first=order.key == ENDS and order.descending
+        )
     return await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=not order.descending)
 
 

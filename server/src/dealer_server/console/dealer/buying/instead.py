@@ -86,7 +86,9 @@ def _volume(package: Package) -> float:
 def _replacement(one: OnSale, package: Package, price: int | None, filled: Mapping[str, object]) -> Replacement:
     its, differs = one.package, list[str]()
     if its.data_bytes and package.data_bytes and its.data_bytes != package.data_bytes:
-        differs.append(_compared(data_text(abs(its.data_bytes - package.data_bytes), " "), its.data_bytes, package.data_bytes))
+        differs.append(
+            _compared(data_text(abs(its.data_bytes - package.data_bytes), " "), its.data_bytes, package.data_bytes)
+        )
     if not sold_by_day(its.data_type) and its.duration != package.duration:
         differs.append(_compared(many(abs(its.duration - package.duration), "day"), its.duration, package.duration))
     if price is not None and price != one.price:
