@@ -91,7 +91,8 @@ async def test_an_esim_is_found_and_cancelled_on_a_phone(service: Service, deale
     profile = (await dealer.delivered((await dealer.order()).data["orderNo"]))["items"][0]["profiles"][0]
     await phone.goto(f"{service.url}/console/profiles?dealer={dealer.tenant_id}")
     await phone.get_by_role("link", name=profile["iccid"]).tap()
-    await within_reach(phone, "Cancel eSIM")
+    await within_reach(phone, "More actions")
+    await phone.get_by_role("button", name="More actions").tap()
     await phone.get_by_role("button", name="Cancel eSIM").tap()
     dialog = phone.get_by_role("dialog")
     await dialog.get_by_label("Reason").fill("lost")

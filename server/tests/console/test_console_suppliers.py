@@ -266,7 +266,7 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     order_no = (await market.client.order()).data["orderNo"]
     await market.becomes("SELECT count(*)::int FROM purchase WHERE reason LIKE 'INSUFFICIENT_FUNDS%'", 1)
     page = await see(admin, NEAR)
-    page = page[page.index("Purchase totals") :]  # after the links to the sections
+    assert re.search(r"Last failure .*?: INSUFFICIENT_FUNDS: 200007 .*? Test the connection", page)
     waits = page[page.index("Waiting orders") : page.index("Recent calls")]
     assert order_no in waits and "INSUFFICIENT_FUNDS: 200007 as the test wants it" in waits
     packages_from = page.index("Routed packages", page.index("Recent calls"))
@@ -280,6 +280,19 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
         r"rt:near .*? no outage so far [0-9.]+ % of [0-9]+ calls? [0-9.]+ s |rt:far .*? rt:near .*? % of [0-9]+ calls?",
         listed,
     )
+
+
+async def test_a_supplier_shows_its_first_packages_and_all_of_them_when_asked(market: PurchaseFixture, admin: Browser):
+    database = market.service.database
+    async with database.connection() as connection:
+        codes = [row["package_code"] for row in await connection.fetch("SELECT package_code FROM package ORDER BY 1")]
+    for code in codes[: supplier.ROUTED + 1]:
+        await set_route(database, code, [hop("rt:near", code)], "test", clock.now)
+    page = await see(admin, NEAR)
+    listed = page[page.index("Routed packages", page.index("Recent calls")) :]
+    assert "First and only supplier" in listed and "Position" not in listed and "Their code" not in listed
+    assert re.search(r"All [0-9]+ packages", listed) and codes[0] in listed and codes[supplier.ROUTED] not in listed
+    assert codes[supplier.ROUTED] in await see(admin, f"{NEAR}?packages=all")
 
 
 def test_calls_in_a_row_with_the_same_result_are_one():

@@ -1,4 +1,4 @@
-// What forms do beyond being sent: units in step with a choice, the sum of an order, days in a month, and a preview of the install page as its brand is typed.
+// What forms do beyond being sent: units in step with a choice, the sum of an order, days in a month, a price that is not saved, and a preview of the install page as its brand is typed.
 (() => {
   "use strict";
   const all = (selector, inside = document) => inside.querySelectorAll(selector);
@@ -59,6 +59,8 @@
   for (const name of ["input", "change"]) document.addEventListener(name, (event) => { if (event.target.closest("form:has(.drop)")) nameFiles(); });
   addEventListener("pageshow", nameFiles);
   nameFiles();
+  // A price that is typed in its row and not saved yet.
+  document.addEventListener("input", (event) => event.target.closest(".price-edit")?.classList.toggle("changed", event.target.value !== event.target.defaultValue));
 
   // A package is bought beside the catalogue: the card of its page that buys, in a dialog at the side.
   const NAMED = ["id", "for", "aria-describedby", "aria-controls"];

@@ -41,6 +41,10 @@ class CallRow(NamedTuple):
         return _RESULTS.get(word, "Answered")
 
     @property
+    def failed(self) -> bool:
+        return (self.outcome or "").startswith(("REJECTED", "WRITTEN_OFF", "UNKNOWN", "PARKED"))
+
+    @property
     def seconds(self) -> float | None:
         return None if self.answered_at is None else max((self.answered_at - self.sent_at).total_seconds(), 0.0)
 
@@ -110,6 +114,11 @@ class Served(NamedTuple):
     cost: int | None
     cost_currency: str | None
     lowest: int
+
+    @property
+    def has_our_code(self) -> bool:
+        """The supplier calls the package as we do."""
+        return self.sku == self.package.package_code
 
     @property
     def loses(self) -> bool:

@@ -25,6 +25,7 @@ from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.operations.suppliers.resolve import list_parked
 from dealer_server.rules import dates
 from dealer_server.rules.money.money import fine_text
+from dealer_server.rules.period import DAY
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
@@ -36,10 +37,11 @@ from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
 
 TEMPLATE = "operator/suppliers/supplier.html"
-CALLS, WAITING, RUNS = 25, 25, 12
+CALLS, WAITING, RUNS = 25, 25, 8
+ROUTED = 8
+"""Of so many packages the page tells, unless it is asked for all."""
 HOURS = 24
 OUTAGE_DAYS, OUTAGES = 30, 50
-SPANS = (("Last hour", timedelta(hours=1)), ("Last 24 hours", timedelta(hours=24)))
 
 
 class Hour(NamedTuple):
@@ -80,6 +82,8 @@ async def check(context: RequestContext) -> Html:
 
 async def _supplier(context: RequestContext, health: Health | None = None) -> Html:
     code, parts, now = context.path["code"], context.parts, context.now
+    every = "packages" in context.query or "before" in context.query
+    most = PAGE_SIZE if every else ROUTED
     async with parts.database.connection() as connection:
         row = next((row for row in await console_suppliers.list_suppliers(connection) if row.code == code), None)
         if row is None:
@@ -87,17 +91,17 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         open_purchases = await console_suppliers.open_purchases(connection, code)
         free = await free_iccids(connection, code)
         calls = await supplier_work.latest_calls(connection, code, CALLS)
-        counts = [(label, await supplier_work.call_counts(connection, code, now - span, now)) for label, span in SPANS]
+        count = await supplier_work.call_counts(connection, code, now - DAY, now)
         hours = await _hours(connection, row, now)
         outages = await outage.since(connection, code, now - timedelta(days=OUTAGE_DAYS), OUTAGES)
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
-        served = await supplier_work.served(connection, code, params.text(context.query, "before"), PAGE_SIZE + 1)
+        served = await supplier_work.served(connection, code, params.text(context.query, "before"), most + 1)
         incidents = await findings.of_supplier(connection, context, row)
         spent = (await spending(connection, [row], day_of(now)))[code]
     took = [one.seconds for one in calls if one.seconds is not None]
     totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if "totals" in context.query else None
-    following = served[PAGE_SIZE - 1].package.package_code if len(served) > PAGE_SIZE else None
+    following = served[most - 1].package.package_code if len(served) > most else None
     return Html(
         supplier=row,
         kind_title=kind_title,
@@ -110,9 +114,10 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         totals=totals,
         parked=await list_parked(parts.database, code),
         calls=_runs(calls)[:RUNS],
+        failing=next((one for one in calls if one.failed and one.sent_at >= now - DAY), None),
         timed=len(took),
         typical=median(took) if took else None,
-        counts=counts,
+        count=count,
         hours=hours,
         most=max(hour.calls.good + hour.calls.bad for hour in hours),
         outages=outages,
@@ -122,19 +127,20 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         spans=spans,
         spending=spent,
         waiting=waiting,
-        served=served[:PAGE_SIZE],
+        served=served[:most],
+        more_served=len(served) > most and not every,
         served_pages=params.pager(
-            context, f"{SUPPLIERS}/{code}", following, shown=min(len(served), PAGE_SIZE), word="package"
+            context, f"{SUPPLIERS}/{code}", following, shown=min(len(served), most), word="package"
         ),
         margin=price_list.margin,
     )
 
 
 async def _hours(connection: Connection, row: SupplierRow, now: datetime) -> list[Hour]:
-    """The last ones, the current one among them."""
+    """Of the last 24 hours; the first and the current one are parts."""
     current = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    starts = [current - timedelta(hours=ago) for ago in reversed(range(HOURS))]
-    found = {one.start: one for one in await supplier_work.call_hours(connection, row.code, starts[0], now)}
+    starts = [current - timedelta(hours=ago) for ago in reversed(range(HOURS + 1))]
+    found = {one.start: one for one in await supplier_work.call_hours(connection, row.code, now - DAY, now)}
     down = row.since if row.up is False else None
     return [
         Hour(found.get(start, CallHour(start, 0, 0)), down is not None and start + timedelta(hours=1) > down)
