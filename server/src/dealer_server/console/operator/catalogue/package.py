@@ -41,7 +41,7 @@ PACKAGES, PACKAGE, EDIT = "/console/packages", "/console/packages/{code}", "/con
 NEW = "/console/packages/new"
 FORM_TEMPLATE = "operator/catalogue/package_form.html"
 PAYERS = 200
-LATEST_ORDERS = 8
+LATEST_ORDERS = 4
 DATA_UNITS = ("KB", "MB", "GB", "TB")
 STARTING = {"currency": "USD", "dataType": "TOTAL", "type": "BASE", "duration": "30", "supplier": "stock"}
 
