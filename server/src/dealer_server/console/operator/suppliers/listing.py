@@ -27,10 +27,11 @@ from dealer_server.suppliers.builtin.simulated import Simulated
 SUPPLIERS, SUPPLIER = "/console/suppliers", "/console/suppliers/{code}"
 COLUMNS: Mapping[str, Callable[[SupplierRow], Any]] = {
     "code": lambda row: row.code,
-    "health": lambda row: (row.status, row.health, row.code),
     "-balance": lambda row: (row.balance is not None, row.balance or 0, row.code),
     "-packages": lambda row: (row.packages, row.code),
 }
+HEALTH = ("DOWN", "DEGRADED", "NOT ASKED", "UP")
+"""The worst first."""
 HOURS = 24
 COUNTED, RECENT = 20, timedelta(hours=24)
 """Of how many suppliers the errors are counted, and of what time."""
@@ -50,12 +51,14 @@ async def suppliers(context: RequestContext) -> Html:
         outages = await outage.latest(connection)
         is_test = context.parts.settings.environment == "test"
         simulated = await console_suppliers.packages_of_builtin(connection, Simulated.code) if is_test else 0
-    order = params.order(context, SUPPLIERS, tuple(COLUMNS), "code")
-    found = order.sorted(rows, {name.removeprefix("-"): by for name, by in COLUMNS.items()})
+    words = words_of(rows, counts)
+    columns = {**COLUMNS, "health": lambda row: (row.status != "ACTIVE", HEALTH.index(words[row.code]), row.code)}
+    order = params.order(context, SUPPLIERS, tuple(columns), "health")
+    found = order.sorted(rows, {name.removeprefix("-"): by for name, by in columns.items()})
     return Html(
         suppliers=[(row, [some for some in open_purchases if some.supplier == row.code]) for row in found],
         counts=counts,
-        health=words_of(rows, counts),
+        health=words,
         trends=trends,
         spending=spent,
         outages=outages,
