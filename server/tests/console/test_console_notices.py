@@ -52,6 +52,19 @@ async def test_who_is_told_of_nothing_has_no_such_page_and_mails_are_the_operato
         assert (await own.get("/console/mails/1/html")).status_code == 404
 
 
+async def test_pages_of_notices_open_without_a_mail_server(database_url: str):
+    pages = ("", "?state=resolved", "?state=all", "?kind=unread", "/settings")
+    async with running_service(database_url, worker=False) as silent:
+        assert silent.settings.mails == "none"
+        dealer = int((await silent.tenant()).tenant_id)
+        async with signed_in(silent, "admin") as operator, signed_in(silent, "admin", dealer) as own:
+            for page in pages:
+                for reader in (operator, own):
+                    assert (await reader.get(f"/console/notices{page}")).status_code == 200, page
+            said = (await operator.get("/console/mails")).text
+            assert "no mail server is set up" in said and "DEALER_SMTP_HOST" in said and "kept here" not in said
+
+
 async def test_a_user_reads_an_example_and_is_mailed_a_test_of_it(service: Service):
     async with signed_in(service, "support", name="tester@example.com") as inside:
         page = (await inside.get("/console/notices/settings")).text

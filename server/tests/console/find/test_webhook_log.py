@@ -47,6 +47,11 @@ async def test_one_is_sent_again_from_the_log_which_stays_as_it_is(
     assert f"Delivery {found.delivery_id} is sent again" in await does(admin, f"{path}/resend")
     await receiver.received(before + 1)
 
+    async def marked() -> bool:
+        return "delivered at attempt" in await log(admin, f"dealer={dealer.tenant_id}")
+
+    await eventually(marked)
+
 
 async def test_the_log_says_what_each_told_and_a_delivery_has_its_request_beside_its_attempts(
     service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
@@ -56,7 +61,7 @@ async def test_the_log_says_what_each_told_and_a_delivery_has_its_request_beside
     assert re.search(rf"Order paid ORDER_PAID Test dealer {order_no} HTTP 500 [\d,]+ ms not retried \d", text_of(html))
     # newest first: DELIVERY_UPDATED may have failed after ORDER_PAID
     pages = list(dict.fromkeys(re.findall(rf'data-href="(/console/deliveries/{dealer.tenant_id}/\d+)"', html)))
-    assert f"Gave up {len(pages)} " in text_of(html) and "Answer" not in text_of(html)
+    assert f"Failed {len(pages)} " in text_of(html) and "Answer" not in text_of(html)
     shown = await see(admin, page := pages[-1])
     assert f"Order paid, {order_no}" in shown and "RT-Delivery-Attempt" in shown and "the dealer's AppSecret" in shown
     assert re.search(
@@ -79,6 +84,8 @@ async def test_the_log_shows_its_attempts_of_a_day_and_finds_what_failed_at_firs
     assert "100 % accepted" in await log(admin, mine) and good in await log(admin, mine)
     assert "No failed attempts" in await log(admin, f"{mine}&attempts=failed")
     bad = await failed_for_good(service, dealer, receiver)
+    assert re.search(r"Failed or retried in 24 hours \d", await log(admin, mine)) and good in await log(admin, mine)
+    assert "Failed or retried in" not in await log(admin, f"{mine}&attempts=failed")
     page = await log(admin, f"{mine}&attempts=failed")
     assert bad in page and good not in page and re.search(r"attempts in 24 hours, \d+ failed", page)
 

@@ -85,7 +85,7 @@ async def test_lines_that_wait_for_a_paused_supplier_are_counted_and_listed(mark
         said = await incidents(admin)
         assert "Supplier rt:near has been paused since " in said and "3 items wait, the oldest for" in said
         assert "the last attempt for 3 of 3 eSIMs failed (INSUFFICIENT_FUNDS: 200007 as the test wants it)" in said
-        assert "View items Supplier" in said
+        assert "View items View supplier" in said
         lines = await see(admin, "/console/waiting?supplier=rt:near")
         assert all(order in lines for order in orders) and "Waiting INSUFFICIENT_FUNDS" in lines
         assert "No items match" in await see(admin, "/console/waiting?supplier=rt:far")
@@ -280,7 +280,7 @@ async def test_days_are_those_of_reports_and_compared_with_the_days_before(quiet
                 in (await admin.get(f"/console?range={name}")).text
             )
         page = await see(admin, "/console")
-        assert "Yesterday and today Margin" in page or "Today Margin" in page
+        assert "Margin, yesterday and today" in page or "Margin, today" in page
 
 
 async def test_hours_that_no_worker_has_counted_yet_are_said_to_be_missing(quiet: Service):

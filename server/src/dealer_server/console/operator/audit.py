@@ -146,7 +146,8 @@ def _shown(act: Act) -> Shown:
     by = "Command line" if source.startswith("cli ") or act.author.startswith("cli:") else ""
     from_where = [Told("Source" if by else "Address", source)] if source else []
     page = changed_page(act.action, act.tenant_id, json.loads(act.detail))
-    return Shown(act, ACTIONS.get(act.action, act.action), page, by, [*_details(act), *from_where])
+    details = [one for one in _details(act) if act.action != "user.sign_in" or one.text != words.actor(act.author)]
+    return Shown(act, ACTIONS.get(act.action, act.action), page, by, [*details, *from_where])
 
 
 def _source(act: Act) -> str:

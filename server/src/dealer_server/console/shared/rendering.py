@@ -126,14 +126,14 @@ def without(address: str, names: str) -> str:
 
 
 _LINK = Markup('<a href="/console/{0}/{1}">{1}</a>')
-_currency = re.compile(r"(?<=[0-9]) (?=[A-Z]{3,4}\b)")
+_unit = re.compile(r"(?<=[0-9]) (?=(?:[A-Z]{3,4}|ms|s)\b|%)")
 _profile_id = re.compile(r"\b([0-9]{12,16})\b")
 _number = re.compile(r"\b([DR][0-9]{18})\b")
 
 
 def unbroken(text: str) -> str:
-    """A text in which no amount is broken before its currency."""
-    return _currency.sub("\N{NO-BREAK SPACE}", text)
+    """A text in which no number is broken before its currency or unit."""
+    return _unit.sub("\N{NO-BREAK SPACE}", text)
 
 
 def linked(text: str) -> Markup:
@@ -323,6 +323,7 @@ def _add_names(made: Environment) -> None:
         "item_state": words.item_state,
         "order_state": words.order_state,
         "esim_state": words.esim_state,
+        "healthy_percent": health.HEALTHY_PERCENT,
         "is_degraded": health.is_degraded,
         "share_text": health.share_text,
     }

@@ -58,7 +58,7 @@ async def of_supplier(connection: Connection, context: RequestContext, row: Supp
     counts = await _calls(connection, [row.code], context.now)
     found = supplier_rules.incident(_supplier(row, counts[row.code]), lines.get(row.code, NOTHING), context.now)
     shown_here = await _with_impact(connection, context, _shown([] if found is None else [found], context))
-    return [row._replace(links=[link for link in row.links if link.label != "Supplier"]) for row in shown_here]
+    return [row._replace(links=[link for link in row.links if link.label != "View supplier"]) for row in shown_here]
 
 
 async def of_receiver(connection: Connection, context: RequestContext, tenant_id: int) -> list[IncidentRow]:
@@ -82,7 +82,7 @@ async def of_dealer(connection: Connection, context: RequestContext, row: Dealer
         credentials=means.credentials,
         receiver=await receivers.of_dealer(connection, row.tenant_id),
     )
-    here = Link("Dealer", f"/console/dealers/{row.tenant_id}")
+    here = Link("View dealer", f"/console/dealers/{row.tenant_id}")
     shown_here = _shown(dealer_rules.incidents(found, context.now), context)
     return [row._replace(links=[link for link in row.links if link != here]) for row in shown_here]
 

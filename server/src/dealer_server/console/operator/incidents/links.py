@@ -18,22 +18,22 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
         case "SUPPLIER":
             waits = incident.harm and (incident.level == "fault" or incident.since)  # else nothing does
             lines = [Link("View items", waiting)] if waits else []
-            return [*lines, Link("Supplier", f"/console/suppliers/{subject}")]
+            return [*lines, Link("View supplier", f"/console/suppliers/{subject}")]
         case "UNCONFIRMED":
             label = "Settle" if may.terms else "View purchases"
             return [Link(label, "/console/suppliers#unknown"), Link("View items", f"{waiting}&state=PARKED")]
         case "FAILED":
             return [Link("View orders", "/console/orders?status=FAILED")]
         case "RECEIVER" if not subject:
-            return [Link("Endpoint health", "/console/webhooks/endpoints")]
+            return [Link("View endpoints", "/console/webhooks/endpoints")]
         case "RECEIVER":
             if incident.level != "fault":
-                return [Link("Endpoint", f"/console/webhooks/endpoints/{subject}"), Link("Dealer", dealer)]
-            failed = Link("Failed deliveries", f"/console/webhooks?dealer={subject}&status=FAILED")
+                return [Link("View endpoint", f"/console/webhooks/endpoints/{subject}"), Link("View dealer", dealer)]
+            failed = Link("View failed deliveries", f"/console/webhooks?dealer={subject}&status=FAILED")
             return [
                 failed,
                 *[Link("Resend", f"/console/webhooks/resend?dealer={subject}")] * may.support,
-                Link("Dealer", dealer),
+                Link("View dealer", dealer),
             ]
         case "REFUNDS" | "REVIEWS":
             return [Link("Review" if may.money else "View refunds", "/console/refunds")]
@@ -44,12 +44,12 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
         case "STOCK" if subject and may.terms:
             return [Link("Load stock", f"/console/packages/{subject}/stock")]
         case "STOCK":
-            return [Link("Stock", "/console/suppliers#stock")]
+            return [Link("View stock", "/console/suppliers#stock")]
         case "SUSPENDED" | "FROZEN":
             return [
-                Link("Terms", f"{dealer}#field-{'status' if incident.kind == 'SUSPENDED' else 'frozen'}")
+                Link("Edit terms", f"{dealer}#field-{'status' if incident.kind == 'SUSPENDED' else 'frozen'}")
             ] * may.terms
         case "BALANCE":
-            return [Link("Dealer", dealer), Link("Statement", f"{dealer}/statement")]
+            return [Link("View dealer", dealer), Link("View statement", f"{dealer}/statement")]
         case "CREDENTIALS" | "CALLS" | "SECRET" | "PLANS":
             return []

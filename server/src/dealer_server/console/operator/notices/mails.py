@@ -21,6 +21,7 @@ from dealer_server.operations.notices import resend
 from dealer_server.rules.notices.notice import CONFIRM_ADDRESS, RESET_LINK, address
 from dealer_server.rules.notices.notice import OPERATORS as OPERATORS_TENANT
 from dealer_server.rules.notices.texts import LABELS, digest_subject, text_of
+from dealer_server.store.console import search
 from dealer_server.store.notices import listing
 from dealer_server.store.notices.listing import DevMail, Mailed
 from dealer_server.store.notices.outbox import Notice
@@ -93,6 +94,7 @@ async def mails(context: RequestContext) -> Html:
         else:
             found = await listing.mailed(connection, state, to, kind, before, PAGE_SIZE + 1)
             failed = await listing.failed_mails(connection)
+        names = await search.names(connection, [dealer for one in found if (dealer := _dealer(one.notice))])
     shown = [
         one
         for one in kept
@@ -101,10 +103,12 @@ async def mails(context: RequestContext) -> Html:
     ]
     following = found[PAGE_SIZE - 1].delivery_id if len(found) > PAGE_SIZE else None
     rows = [
-        Row(one, address(one.mail, one.name), _title(one), _about(one.notice, one.notices)) for one in found[:PAGE_SIZE]
+        Row(one, address(one.mail, one.name), _title(one), _about(one.notice, one.notices, names))
+        for one in found[:PAGE_SIZE]
     ]
     return Html(
         in_mailbox=in_mailbox,
+        sends=context.parts.settings.mails == "sent",
         mails=shown,
         most=MOST_LISTED,
         rows=rows,
@@ -120,29 +124,35 @@ async def _kept(connection: Connection) -> list[Kept]:
     ids = [_NOTICE_NO.findall(one.headers["X-Notice-ID"]) for one in mails]
     told = await listing.told(connection, [int(number) for of in ids for number in of])
     notices = [[told[int(number)] for number in of if int(number) in told] for of in ids]
-    return [Kept(one, _about(next(iter(of), None), len(of))) for one, of in zip(mails, notices, strict=True)]
+    names = await search.names(connection, [dealer for one in told.values() if (dealer := _dealer(one))])
+    return [Kept(one, _about(next(iter(of), None), len(of), names)) for one, of in zip(mails, notices, strict=True)]
 
 
-def _about(notice: Notice | None, notices: int) -> About:
-    """Of several notices, that they are several."""
+def _dealer(notice: Notice | None) -> int | None:
+    """Whom it tells of; None where it is of no dealer."""
+    if notice is None or notice.tenant_id != OPERATORS_TENANT:
+        return None if notice is None else notice.tenant_id
+    named = str(notice.data.get("tenantId", ""))
+    return int(named) if named.isdecimal() else None
+
+
+def _about(notice: Notice | None, notices: int, names: Mapping[int, str]) -> About:
+    """Of several notices, that they are several. `names`: of dealers."""
     if notices > 1:
         return About("Daily summary", NOTICES, "Notices")
     if notice is None or notice.notice_type in _LINKS:
         return About("Account" if notice is not None else "")
     text = text_of(notice.notice_type, notice.data)
     kind = KINDS.get(notice.notice_type, "")
-    if notice.tenant_id != OPERATORS_TENANT:
-        return About(kind, f"/console/dealers/{notice.tenant_id}", f"Dealer {notice.tenant_id}")
-    return About(kind, text.path, _subject(text.path))
+    dealer = _dealer(notice)
+    path = text.path if notice.tenant_id == OPERATORS_TENANT else f"/console/dealers/{dealer}"
+    return About(kind, path, _subject(path) if dealer is None else names.get(dealer, f"Dealer {dealer}"))
 
 
 def _subject(path: str) -> str:
-    """What a page is about: Refunds, globecell, Dealer 10001."""
+    """What a page is about: Refunds, globecell."""
     section, _, rest = path.removeprefix("/console/").partition("/")
-    one = unquote(rest.rpartition("/")[2] if section == "webhooks" else rest.partition("/")[0])
-    if section in ("dealers", "webhooks") and one:
-        return f"Dealer {one}"
-    return one or _SECTIONS.get(section, section.capitalize())
+    return unquote(rest.partition("/")[0]) or _SECTIONS.get(section, section.capitalize())
 
 
 def _title(one: Mailed) -> str:

@@ -12,16 +12,19 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.request_context import Html, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.rules.period import RANGES, Period, Range, period
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import suppliers as console_suppliers
-from dealer_server.store.console.orders import OrderFilter
+from dealer_server.store.console.orders import OrderFilter, OrderRow
 from dealer_server.store.console.suppliers import OpenPurchases, SupplierRow
 
 OVERVIEW = "/console"
 RANGE_TEXTS = {"24h": "24 h", "7d": "7 days", "30d": "30 days", "custom": "Custom"}
-LATEST = 8
+LATEST = 5
+UNSETTLED = ("FULFILLING", "FAILED")
+"""Orders that wait, and those that failed."""
 
 
 @page(OVERVIEW, OPERATORS, "operator/overview.html", MenuEntry("Overview", "layout-dashboard", 10))
@@ -31,7 +34,8 @@ async def overview(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         incidents = await findings.incidents(connection, context)
         latest = await console_orders.list_orders(connection, OrderFilter(), None, LATEST)
-        in_review = await find_orders.in_review(connection, latest.rows)
+        unsettled = await _unsettled(connection, of)
+        in_review = await find_orders.in_review(connection, [*latest.rows, *unsettled])
         times = await sales.delivery_times(connection, of)
         sold = await sales.sold(connection, of, day_of(context.now))
         top = await sales.top(connection, of)
@@ -52,7 +56,7 @@ async def overview(context: RequestContext) -> Html:
         counting=hours.missing,
         counted=of.hours - hours.missing,
         by_hours=by_hours,
-        margin=sales.margin(sold),
+        margin=sales.margin(sold, of),
         tiles=[*figures.figures(hours, of), times],
         charts=figures.charts(hours, of) if by_hours else sales.charts(sold),
         top=top,
@@ -62,10 +66,23 @@ async def overview(context: RequestContext) -> Html:
         counts=counts,
         healthy=sum(row.status != "PAUSED" and health[row.code] == "UP" for row in suppliers),
         latest=latest.rows,
+        unsettled=unsettled,
         in_review=in_review,
         suppliers=suppliers,
         queues=_queues(suppliers, open_purchases),
     )
+
+
+async def _unsettled(connection: Connection, of: Period) -> list[OrderRow]:
+    """The newest of a period."""
+    found = [
+        await console_orders.list_orders(
+            connection, OrderFilter(status=status, start=of.start, end=of.end), None, LATEST
+        )
+        for status in UNSETTLED
+    ]
+    rows = {row.order_id: row for one in found for row in one.rows}
+    return [rows[order_id] for order_id in sorted(rows, reverse=True)[:LATEST]]
 
 
 def chosen_period(context: RequestContext) -> Period:

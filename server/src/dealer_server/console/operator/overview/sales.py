@@ -68,7 +68,7 @@ def days_text(of: Period) -> str:
     """Which days margins and the best are of, where it is not those that are chosen; "" where it is."""
     if of.name != "24h":
         return ""
-    return "Yesterday and today" if len(reported(of).days) > 1 else "Today"
+    return "yesterday and today" if len(reported(of).days) > 1 else "today"
 
 
 async def top(connection: Connection, of: Period) -> Top:
@@ -129,11 +129,11 @@ def _revenue(found: Sold) -> Figure:
     )
 
 
-def margin(found: Sold) -> Figure:
-    """Revenue less refunds and known costs."""
+def margin(found: Sold, of: Period) -> Figure:
+    """Revenue less refunds and known costs, of whole days."""
     total = rules.total(found.now)
     return Figure(
-        title="Margin",
+        title=", ".join(filter(None, ["Margin", days_text(of)])),
         value=money.text(total.margin, found.currency),
         currency=found.currency,
         href=found.href,

@@ -1,6 +1,7 @@
 """The log of all webhook deliveries, of all dealers or of one, and the page of each."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import get_args
 
 from dealer_server.console.find import choice, dates, files, tabs
@@ -33,11 +34,12 @@ WEBHOOKS = "/console/webhooks"
 DELIVERY = "/console/deliveries/{tenant_id}/{delivery_id}"
 STATES: tuple[DeliveryState, ...] = get_args(DeliveryState)
 FINISHED: tuple[str, ...] = get_args(Resendable)
-TABS: tuple[tuple[str, DeliveryState], ...] = (("Retrying", "RETRY"), ("Gave up", "FAILED"), ("Delivered", "DELIVERED"))
-TRIED = ("Had failed attempts", {"attempts": "failed"})
+TABS: tuple[tuple[str, DeliveryState], ...] = (("Retrying", "RETRY"), ("Failed", "FAILED"), ("Delivered", "DELIVERED"))
+PRESETS: list[tuple[str, dict[str, str]]] = [(name, {"status": state}) for name, state in TABS]
+PRESETS.insert(2, ("Had failed attempts", {"attempts": "failed"}))
 FILTERS = ("attempts", "dealer", "status", "event", "answer", "from", "to")
-WORST = 3
-"""Endpoints above the log."""
+WORST, RETRIED = 3, 5
+"""Endpoints, and deliveries that had failed attempts, above the log."""
 COLUMNS: Mapping[str, Callable[[DeliveryRow], str]] = {
     "deliveryId": lambda row: str(row.delivery_id),
     "createTime": lambda row: f"{row.created_at:%Y-%m-%dT%H:%M:%SZ}",
@@ -65,6 +67,7 @@ async def webhooks(context: RequestContext) -> Html:
             found = await store.deliveries(
                 connection, wanted, seen, PAGE_SIZE, context.now, oldest_first=not order.descending
             )
+        retried = ListPage[DeliveryRow]((), None) if faults else await _retried(connection, context, wanted, of.start)
         counts = await store.counts(connection, wanted.tenant_id)
         worst = await store.endpoints(connection, 0, WORST + 1, of.start)
         found_answers = await (
@@ -75,16 +78,21 @@ async def webhooks(context: RequestContext) -> Html:
     filters = {name: value for name, value in params.filters(context).items() if value}
     known = {name: counts[state] for name, state in (*TABS, ("All", "ALL")) if state in counts}
     told = known if not filters.keys() - {"status", "sort", "dealer"} else {}
-    presets = [(name, {"status": state}) for name, state in TABS]
-    presets.insert(2, TRIED)
     listed = counts.get(wanted.state or "ALL") if told else None
     total = None if listed == queues.MANY else listed
+    above = retried.rows[:RETRIED]
+    below = [row for row in found.rows if row not in above]
+    since = {**filters, "attempts": "failed", "from": f"{of.start:%Y-%m-%dT%H:%M}"}
     return Html(
-        deliveries=found.rows,
+        retried=above,
+        retried_total=f"{len(retried.rows)}{'+' if retried.next else ''}",
+        all_retried=params.address(WEBHOOKS, since) if len(retried.rows) > RETRIED else "",
+        ended_well=not counts["RETRY"] and not counts["FAILED"],
+        deliveries=below,
         dealer=dealer,
         faults=faults,
         filtered=bool(faults) or wanted != Wanted(),
-        tabs=await tabs.of(context, WEBHOOKS, presets, told, queues.MANY),
+        tabs=await tabs.of(context, WEBHOOKS, PRESETS, told, queues.MANY),
         history=answers.history(found_answers, of),
         dates=dates.of(context, WEBHOOKS),
         events=EVENT_TYPES,
@@ -94,7 +102,7 @@ async def webhooks(context: RequestContext) -> Html:
         more_endpoints=len(worst) > WORST,
         sample=store.SAMPLE,
         order=order,
-        pager=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery", total=total),
+        pager=params.pager(context, WEBHOOKS, found.next, shown=len(above) + len(below), word="delivery", total=total),
         event_text=event_text,
         export=params.address(f"{WEBHOOKS}.csv", filters),
     )
@@ -111,6 +119,15 @@ async def export(context: RequestContext) -> Download:
         return store.deliveries(connection, wanted, seen, size, context.now)
 
     return files.download(context, "webhooks", COLUMNS, read)
+
+
+async def _retried(
+    connection: Connection, context: RequestContext, wanted: Wanted, since: datetime
+) -> ListPage[DeliveryRow]:
+    """Those since then that had failed attempts, where the log begins and nothing but a dealer is asked for."""
+    if context.query.get("before") or wanted != Wanted(wanted.tenant_id):
+        return ListPage((), None)
+    return await store.deliveries(connection, wanted._replace(tried=True, start=since), None, PAGE_SIZE, context.now)
 
 
 async def _wanted(connection: Connection, context: RequestContext) -> tuple[Choice, Wanted]:
