@@ -239,14 +239,14 @@ async def count(
 
 async def count_ending(connection: Connection, tenant_id: int, ending: tuple[datetime, datetime], most: int) -> int:
     """How many plans in use of the dealer end in this time, up to `most`."""
-    found: int = await connection.fetchval(
+    found: int | None = await connection.fetchval(
         "SELECT count(*)::int FROM (SELECT FROM profile WHERE tenant_id = $1 AND plan_use_status = 'STARTED'"
         " AND plan_use_end_at >= $2 AND plan_use_end_at < $3 AND recharges IS NULL LIMIT $4) p",
         tenant_id,
         *ending,
         most,
     )
-    return found
+    return found or 0
 
 
 async def owner(connection: Connection, profile_id: int) -> ProfileOwner | None:

@@ -64,8 +64,11 @@ async def _check(
     context: RequestContext, prices: PriceList, packages: Sequence[Package], quantity: int
 ) -> calls.OrderCheck:
     lines: list[dict[str, object]] = [
-        {"packageCode": one.package_code, "quantity": quantity}
-        | ({"periodNum": one.min_period_num} if sold_by_day(one.data_type) else {})
+        {
+            "packageCode": one.package_code,
+            "quantity": quantity,
+            **({"periodNum": one.min_period_num} if sold_by_day(one.data_type) else {}),
+        }
         for one in packages
     ]
     wanted = call(calls.CheckOrder, items=lines)
