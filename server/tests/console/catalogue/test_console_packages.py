@@ -170,7 +170,7 @@ async def test_chosen_packages_are_taken_off_sale_and_put_back_together(service:
     assert "2 packages taken off sale" in await does(admin, "/console/packages/decide", **hidden(shown))
     assert "Off sale" in await see(admin, "/console/packages?q=TEST-ASYNC&status=OFF_SALE")
     assert "2 packages put on sale" in await does(admin, "/console/packages/decide", **chosen, verdict="ON_SALE")
-    assert "choose 1 to 50 packages" in (await does(admin, "/console/packages/selected", verdict="OFF_SALE")).lower()
+    assert "choose 1 to 25 packages" in (await does(admin, "/console/packages/selected", verdict="OFF_SALE")).lower()
 
 
 async def test_chosen_packages_are_set_on_a_price_list_together(service: Service, admin: Browser):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.operator.suppliers.fields import kind_title
@@ -82,8 +82,6 @@ async def check(context: RequestContext) -> Html:
 
 async def _supplier(context: RequestContext, health: Health | None = None) -> Html:
     code, parts, now = context.path["code"], context.parts, context.now
-    every = "packages" in context.query or "before" in context.query
-    most = PAGE_SIZE if every else ROUTED
     async with parts.database.connection() as connection:
         row = next((row for row in await console_suppliers.list_suppliers(connection) if row.code == code), None)
         if row is None:
@@ -96,12 +94,11 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         outages = await outage.since(connection, code, now - timedelta(days=OUTAGE_DAYS), OUTAGES)
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
-        served = await supplier_work.served(connection, code, params.text(context.query, "before"), most + 1)
+        served = await _served(connection, context, code)
         incidents = await findings.of_supplier(connection, context, row)
         spent = (await spending(connection, [row], day_of(now)))[code]
     took = [one.seconds for one in calls if one.seconds is not None]
     totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if "totals" in context.query else None
-    following = served[most - 1].package.package_code if len(served) > most else None
     return Html(
         supplier=row,
         kind_title=kind_title,
@@ -127,13 +124,23 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         spans=spans,
         spending=spent,
         waiting=waiting,
-        served=served[:most],
-        more_served=len(served) > most and not every,
-        served_pages=params.pager(
-            context, f"{SUPPLIERS}/{code}", following, shown=min(len(served), most), word="package"
-        ),
+        **served,
         margin=price_list.margin,
     )
+
+
+async def _served(connection: Connection, context: RequestContext, code: str) -> dict[str, Any]:
+    """The first packages that it makes, or a page of them where the query asks for all."""
+    every = "packages" in context.query or "before" in context.query
+    most = PAGE_SIZE if every else ROUTED
+    rows = await supplier_work.served(connection, code, params.text(context.query, "before"), most + 1)
+    following = rows[most - 1].package.package_code if len(rows) > most else None
+    shown = min(len(rows), most)
+    return {
+        "served": rows[:most],
+        "more_served": len(rows) > most and not every,
+        "served_pages": params.pager(context, f"{SUPPLIERS}/{code}", following, shown=shown, word="package"),
+    }
 
 
 async def _hours(connection: Connection, row: SupplierRow, now: datetime) -> list[Hour]:
