@@ -39,8 +39,9 @@ LISTS = {
         "revenue": "",
     },
     "/console/suppliers": {
-        "code": "ascending",
-        **dict.fromkeys(("health", "balance", "packages"), ""),
+        "code": "",
+        "health": "ascending",
+        **dict.fromkeys(("balance", "packages"), ""),
     },
     "/console/price-lists": {"name": "", "exceptions": "", "dealers": "", "revenue": "descending"},
     "/console/users": {"name": "", "role": "", "signedIn": ""},
