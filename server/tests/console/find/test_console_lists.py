@@ -7,7 +7,7 @@ import re
 from dealer_server import clock
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
-from support.console.operator_pages import does, failed_for_good, see
+from support.console.operator_pages import does, failed_for_good, see, text_of
 from support.webhook_fixture import Receiver
 
 
@@ -44,9 +44,15 @@ async def test_an_actor_is_named_in_words(service: Service, dealer: ApiClient, a
             int(dealer.tenant_id),
         )
     page = f"/console/audit?dealer={dealer.tenant_id}&kind=users"
-    assert "root Command line Sealed secrets with the newest key" in await see(admin, page)
+    assert "Sealed secrets with the newest key root Command line" in await see(admin, page)
     assert 'title="cli:root@vm, cli root@vm pid 7"' in (await admin.get(page)).text
     assert "Sealed secrets" not in (await see(admin, page.replace("users", "money"))).partition("Details")[2]
+
+
+async def test_a_sign_in_says_where_from_and_its_user_once(admin: Browser) -> None:
+    await admin.get("/console")
+    page = text_of((await admin.get(f"/console/audit?author={admin.name}&action=user.sign_in")).text)
+    assert f"Signed in {admin.name} 127.0.0.1 – " in page and f"User {admin.name}" not in page
 
 
 async def test_what_one_actor_did_at_once_is_one_row_of_the_audit_log(

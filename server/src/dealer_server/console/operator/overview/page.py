@@ -25,6 +25,8 @@ RANGE_TEXTS = {"24h": "24 h", "7d": "7 days", "30d": "30 days", "custom": "Custo
 LATEST = 5
 UNSETTLED = ("FULFILLING", "FAILED")
 """Orders that wait, and those that failed."""
+LOOKED_AT = 2_000
+"""Orders, the newest, that are searched for these."""
 
 
 @page(OVERVIEW, OPERATORS, "operator/overview.html", MenuEntry("Overview", "layout-dashboard", 10))
@@ -75,12 +77,8 @@ async def overview(context: RequestContext) -> Html:
 
 async def _unsettled(connection: Connection, of: Period) -> list[OrderRow]:
     """The newest of a period."""
-    found = [
-        await console_orders.list_orders(
-            connection, OrderFilter(status=status, start=of.start, end=of.end), None, LATEST
-        )
-        for status in UNSETTLED
-    ]
+    wanted = [OrderFilter(status=status, start=of.start, end=of.end) for status in UNSETTLED]
+    found = [await console_orders.list_orders(connection, one, None, LATEST, LOOKED_AT) for one in wanted]
     rows = {row.order_id: row for one in found for row in one.rows}
     return [rows[order_id] for order_id in sorted(rows, reverse=True)[:LATEST]]
 
