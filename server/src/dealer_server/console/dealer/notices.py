@@ -1,7 +1,7 @@
 """A dealer's inbox of notices: what is new, and what each one is about."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from itertools import groupby
 from typing import NamedTuple
@@ -50,17 +50,6 @@ class Row(NamedTuple):
     failed: Sequence[Outcome]
 
 
-class Line(NamedTuple):
-    """A notice; or several that tell of plans that have ended, with a title for all."""
-
-    rows: Sequence[Row]
-    title: str = ""
-
-    @property
-    def unread(self) -> bool:
-        return any(row.unread for row in self.rows)
-
-
 async def _unread(context: RequestContext) -> int:
     """For the menu."""
     async with context.parts.database.connection() as connection:
@@ -69,7 +58,7 @@ async def _unread(context: RequestContext) -> int:
 
 @page(NOTICES, DEALERS, "dealer/notices.html", MenuEntry("Notices", "bell", 152, waiting=_unread))
 async def notices(context: RequestContext) -> Html:
-    """The newest first. Those of plans that have ended stand in one line, unless they are asked for."""
+    """The newest first. Those of plans that have ended stand in one line at the end, unless they are asked for."""
     user, before = context.user, params.number(context.query, "before")
     own, kind = types_of(user.full_role), params.one_of(context.query, "kind", (UNREAD, *KINDS)) or ""
     types = [name for name in KINDS[kind][1] if name in own] if kind in KINDS else own
@@ -88,9 +77,12 @@ async def notices(context: RequestContext) -> Html:
             failed[outcome.notice_id].append(outcome)
     rows = [_row(one, mark.is_unread(one.notice_id), failed[one.notice_id], day_of(context.now)) for one in shown]
     following = found[size - 1].notice_id if len(found) > size and kind != UNREAD else None
-    lines = [Line([row]) for row in rows] if kind == "customers" else _lines(rows)
+    ended = [row for row in rows if row.level == "past" and kind != "customers"]
+    current = [row for row in rows if row not in ended]
     return Html(
-        days=[list(its) for _, its in groupby(lines, lambda line: day_of(line.rows[0].notice.created_at))],
+        days=[list(its) for _, its in groupby(current, lambda row: day_of(row.notice.created_at))],
+        ended=ended,
+        ended_title=_title(ended) if ended else "",
         newest=found[0].notice_id if found else 0,
         unread=unread,
         kind=kind,
@@ -149,18 +141,8 @@ def _row(one: Notice, unread: bool, failed: Sequence[Outcome], today: date) -> R
     return Row(one, text, _SYMBOLS.get(one.notice_type, "bell"), level, unread, failed)
 
 
-def _lines(rows: Iterable[Row]) -> list[Line]:
-    """Notices of plans that have ended, one after another, become one line."""
-    lines: list[Line] = []
-    for row in rows:
-        if row.level == "past" and lines and lines[-1].rows[0].level == "past":
-            lines[-1] = Line([*lines[-1].rows, row])
-        else:
-            lines.append(Line([row]))
-    return [line._replace(title=_title(line.rows)) if line.rows[1:] else line for line in lines]
-
-
 def _title(rows: Sequence[Row]) -> str:
+    """Of notices of plans that have ended, the newest first."""
     plans = sum(int(row.notice.data["count"]) for row in rows)
     first, last = (date.fromisoformat(row.notice.data["date"]) for row in (rows[-1], rows[0]))
     begin = str(first.day) if (first.year, first.month) == (last.year, last.month) else dates.day(first)

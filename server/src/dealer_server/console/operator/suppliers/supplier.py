@@ -24,13 +24,14 @@ from dealer_server.operations.suppliers.configure import load_iccids, remove_sup
 from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.operations.suppliers.resolve import list_parked
 from dealer_server.rules import dates
+from dealer_server.rules.bars import Bar, Bars
 from dealer_server.rules.money.money import fine_text
 from dealer_server.rules.period import DAY
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
-from dealer_server.store.console.supplier_work import CallHour, CallRow
+from dealer_server.store.console.supplier_work import CallRow
 from dealer_server.store.console.suppliers import SupplierRow
 from dealer_server.store.suppliers import outage
 from dealer_server.store.suppliers.supplier import free_iccids
@@ -42,13 +43,6 @@ ROUTED = 8
 """Of so many packages the page tells, unless it is asked for all."""
 HOURS = 24
 OUTAGE_DAYS, OUTAGES = 30, 50
-
-
-class Hour(NamedTuple):
-    """`down`: it has been down since then, or since a part of the hour."""
-
-    calls: CallHour
-    down: bool
 
 
 class CallRun(NamedTuple):
@@ -90,7 +84,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         free = await free_iccids(connection, code)
         calls = await supplier_work.latest_calls(connection, code, CALLS)
         count = await supplier_work.call_counts(connection, code, now - DAY, now)
-        hours = await _hours(connection, row, now)
+        hours, down = await _hours(connection, row, now)
         outages = await outage.since(connection, code, now - timedelta(days=OUTAGE_DAYS), OUTAGES)
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
@@ -116,7 +110,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         typical=median(took) if took else None,
         count=count,
         hours=hours,
-        most=max(hour.calls.good + hour.calls.bad for hour in hours),
+        down=down,
         outages=outages,
         outage_days=OUTAGE_DAYS,
         most_outages=OUTAGES,
@@ -143,16 +137,14 @@ async def _served(connection: Connection, context: RequestContext, code: str) ->
     }
 
 
-async def _hours(connection: Connection, row: SupplierRow, now: datetime) -> list[Hour]:
-    """Of the last 24 hours; the first and the current one are parts."""
+async def _hours(connection: Connection, row: SupplierRow, now: datetime) -> tuple[Bars, Sequence[datetime]]:
+    """Calls of the last 24 hours, the first and the current one in part; and the hours in which it is down."""
     current = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     starts = [current - timedelta(hours=ago) for ago in reversed(range(HOURS + 1))]
     found = {one.start: one for one in await supplier_work.call_hours(connection, row.code, now - DAY, now)}
-    down = row.since if row.up is False else None
-    return [
-        Hour(found.get(start, CallHour(start, 0, 0)), down is not None and start + timedelta(hours=1) > down)
-        for start in starts
-    ]
+    hours = [Bar(start, found[start].good, found[start].bad) if start in found else Bar(start) for start in starts]
+    down = [start for start in starts if row.up is False and row.since and start + timedelta(hours=1) > row.since]
+    return Bars(hours, sum(one.good for one in hours), sum(one.bad for one in hours), hourly=True), down
 
 
 @action(f"{SUPPLIER}/reroute", OPERATOR_SUPPORT)
