@@ -312,17 +312,23 @@ async def test_whatever_is_sent_many_times_at_once_is_done_once(service: Service
 
 
 async def test_no_odd_path_is_a_way_around_the_roles(service: Service, dealer: ApiClient, stranger: ApiClient):
+    """A slash at the end leads to the address without it, whoever asks: that shows nothing, and the page is refused."""
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         for path in (
             *("/console//users", "/console/users/", "/console/Users", "/console/users;a=b", "/console/users%2f"),
             *("/console/users%3f", "/console/users%23", "/console/users%00", "/CONSOLE/users", "//console/users"),
             *("/console/%75sers", "/console/users%0a", "/console/account/%2e%2e/users", "/console/account/..%2fusers"),
             f"/console/dealers/{stranger.tenant_id}",
+            f"/console/dealers/{stranger.tenant_id}//",
             f"/console/dealers%2f{stranger.tenant_id}",
         ):
             for headers in ({}, {"HX-Request": "true"}):
                 for method in ("GET", "HEAD"):
                     found = await one.http.request(method, f"{one.url}{path}", headers=headers)
+                    if found.status_code == 308:
+                        bare = re.sub("(/|%2f)+$", "", path)
+                        assert (found.content, found.headers["location"]) == (b"", bare), (method, path)
+                        found = await one.http.request(method, f"{one.url}{bare}", headers=headers)
                     assert found.status_code in (403, 404), (method, path, found.status_code)
 
 
@@ -352,12 +358,17 @@ async def test_a_form_that_is_a_bomb_is_too_much(service: Service, dealer: ApiCl
 
 
 async def test_who_must_change_the_password_is_kept_there_though_sure(service: Service, visitor: Browser):
+    """With a slash at its end an address takes no form, and leads to the address without it."""
     made = await accounts.create(service.database, PASSWORDS, None, f"new-{secrets.token_hex(4)}", "admin", "test")
     await visitor.sign_in(made.name, made.password)
     page: httpx2.Response = await visitor.get("/console/account/password")
     csrf = re.search(r'name="csrf" value="(\w+)"', page.text)
     assert csrf
-    for path in ("/console/users", "/console/account/totp", "/console/account/password/", "/console/sign-in/code"):
+    for path in ("/console/users", "/console/account/totp", "/console/sign-in/code"):
         fields = {"csrf": csrf[1], "once": secrets.token_hex(16), "sure_password": made.password, "sure_for": "POST"}
+        for slashed in (f"{path}/", "/console/account/password/"):
+            assert (await visitor.send(slashed, fields)).status_code == 404
+            led = await visitor.get(slashed)
+            assert (led.status_code, led.content, led.headers["location"]) == (308, b"", slashed[:-1])
         for answered in (await visitor.send(path, fields), await visitor.get(path)):
             assert answered.status_code == 303 and answered.headers["location"] == "/console/account/password"
