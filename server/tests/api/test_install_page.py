@@ -128,7 +128,7 @@ async def test_usage_and_times_are_shown_of_an_esim_in_use(dealer: ApiClient):
     assert texts("en").days_left((end - datetime.now(UTC)).days) in text and "Data per day" not in text, "of one day"
     assert f'datetime="{used["planUseEndTime"]}"' in page and f'datetime="{used["planUseStartTime"]}"' in page
     french = html.unescape(await page_of(dealer, order, Accept_Language="fr"))
-    assert "384\N{NO-BREAK SPACE}Mo utilisés sur 1\N{NO-BREAK SPACE}Go" in french
+    assert "Il reste 640\N{NO-BREAK SPACE}Mo" in french and "1\N{NO-BREAK SPACE}Go" in french
 
 
 async def test_plans_of_a_recharged_esim_are_shown(dealer: ApiClient):

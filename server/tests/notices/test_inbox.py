@@ -71,7 +71,7 @@ async def test_kinds_are_listed_apart_and_plans_that_have_ended_in_one_line(serv
         assert customers.count("Unread: ") == 4 and "Low balance" not in customers
         assert "Low balance" in await see(ada, f"{INBOX}?kind=money")
         assert "No such notices" in await see(ada, f"{INBOX}?kind=integration")
-        assert "Low balance" in page.partition(">Today, ")[2] and page.count('class="day-head"') == 1
+        assert "Low balance" in page.partition(">Today, ")[2] and page.count('class="day-head"') == 2
         for number in range(25):
             await told(service, dealer.tenant_id, "PRICE_CHANGED", f"price-{number}")
         assert "1–25 of 30 notices" in await see(ada)
