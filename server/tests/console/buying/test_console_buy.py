@@ -58,17 +58,18 @@ async def test_the_catalogue_tells_what_a_gigabyte_costs(
 
 async def test_the_catalogue_names_each_place_once_above_its_packages(clerk: Browser):
     by_place = (await clerk.get("/console/catalogue?q=FR-")).text
-    assert by_place.count('<details class="place" open>') == 1 and by_place.count(">Buy<") > 5
+    assert by_place.count('<details class="place-name" open>') == 1 and by_place.count(">Buy<") > 5
     by_price = (await clerk.get("/console/catalogue?q=FR-&sort=price")).text
-    assert '<details class="place"' not in by_price and "France · " in by_price
+    assert '<details class="place-name"' not in by_price and "France · " in by_price
 
 
 async def test_places_are_closed_where_there_are_many_and_the_one_asked_for_is_open_and_first(clerk: Browser):
     everywhere = (await clerk.get("/console/catalogue")).text
-    assert '<details class="place">' in everywhere and '<details class="place" open>' not in everywhere
+    assert '<details class="place-name">' in everywhere and '<details class="place-name" open>' not in everywhere
     france = (await clerk.get("/console/catalogue?place=FR")).text
-    first, _, others = france.partition('<details class="place" open>')[2].partition("</summary>")
-    assert "France" in first and '<details class="place">' in others and '<details class="place" open>' not in others
+    first, _, others = france.partition('<details class="place-name" open>')[2].partition("<table")
+    assert "France" in first and '<details class="place-name">' in others
+    assert '<details class="place-name" open>' not in others
 
 
 async def test_the_row_of_a_place_shows_what_usual_sizes_cost_and_for_how_many_days(
@@ -80,8 +81,8 @@ async def test_the_row_of_a_place_shows_what_usual_sizes_cost_and_for_how_many_d
     assert re.search(r"France 1 GB [\d.]+ 3 GB 2\.55 5 GB", page), page
     daily = await see(clerk, "/console/catalogue?q=France&kind=DAILY")
     assert "Lowest price" in daily and re.search(r"from [\d.]+ USD for \d+ [MG]B a day", daily), daily
-    france = (await clerk.get("/console/catalogue?q=france")).text.partition('<details class="place" open>')[2]
-    row = france.partition("</summary>")[0]
+    france = (await clerk.get("/console/catalogue?q=france")).text.partition('<details class="place-name" open>')[2]
+    row = france.partition("<table")[0]
     assert "France" in row, "the place that is typed is open and first"
     assert re.search(r'data-drawer="buy" href="/console/catalogue/FR-3GB-30D"[^>]*>.*?2\.55</a>', row), (
         "bought in the row"
