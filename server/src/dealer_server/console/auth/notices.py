@@ -1,6 +1,7 @@
-"""What is a user told of, and by which way? Settings for all, and the page of a notice for operators."""
+"""What is a user told of, and by which way? Settings, and the page of a notice, of operators and dealers."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.console.auth import sign_in
@@ -24,7 +25,7 @@ READERS = (*OPERATOR_READERS, *DEALERS)
 """Who is told of anything."""
 
 
-_GROUPS: Mapping[str, Sequence[AnyNoticeType]] = {
+GROUPS: Mapping[str, Sequence[AnyNoticeType]] = {
     "Money": ("LOW_BALANCE", "TOPUP_REVIEWED", "REFUND_REVIEWED", "PRICE_CHANGED"),
     "Customers": ("PLANS_ENDING",),
     "Integration": ("RECEIVER_FAILING", "CREDENTIALS_CHANGED"),
@@ -32,9 +33,7 @@ _GROUPS: Mapping[str, Sequence[AnyNoticeType]] = {
     "Supply": ("SUPPLIER_DOWN", "STOCK_LOW"),
     "Dealers": ("DEALER_LOW", "DEALER_FAILING"),
 }
-assert {name for group in _GROUPS.values() for name in group} == set(ROLES), "every notice is in a group"
-
-
+assert {name for group in GROUPS.values() for name in group} == set(ROLES), "every notice is in a group"
 _NAMES: Mapping[str, str] = {name: label for name, (label, _) in LABELS.items()}
 
 
@@ -69,30 +68,44 @@ async def choices(context: RequestContext) -> Html:
     )
 
 
-@page(ONE, OPERATOR_READERS, "account/notice.html")
+@page(ONE, READERS, "account/notice.html")
 async def notice(context: RequestContext) -> Html:
-    """What it says, what it is about, and what became of it."""
-    notice_id = params.path_number(context, "notice_id")
+    """What it says, what it is about, and what became of it. From now on this user has read it."""
+    user, notice_id = context.user, params.path_number(context, "notice_id")
+    tenant_id = user.tenant_id or OPERATORS
     async with context.parts.database.connection() as connection:
-        found = await listing.one(connection, OPERATORS, types_of(context.user.full_role), notice_id)
-        outcomes = await listing.outcomes(connection, OPERATORS, [notice_id])
-        await marks.open_one(connection, context.user.user_id, notice_id)
-    if found is None:
-        raise NotFound
+        found = await listing.one(connection, tenant_id, types_of(user.full_role), notice_id)
+        if found is None:
+            raise NotFound
+        outcomes = await listing.outcomes(connection, tenant_id, [notice_id])
+        await marks.open_one(connection, user.user_id, notice_id)
+    plans = found.data["plans"] if found.notice_type == "PLANS_ENDING" else []
     return Html(
         notice=found,
         text=text_of(found.notice_type, found.data),
         label=_NAMES[found.notice_type],
         outcomes=outcomes,
+        plans=[(one, datetime.fromisoformat(one["planUseEndTime"])) for one in plans],
+        more=int(found.data["count"]) - len(plans) if plans else 0,
         mails=context.parts.settings.mails,
     )
+
+
+@action(f"{NOTICES}/read", READERS)
+async def read(context: RequestContext) -> Redirect:
+    """All up to the newest that the page showed."""
+    newest = params.number(context.form, "newest")
+    if newest is not None:
+        async with context.parts.database.connection() as connection:
+            await marks.read_to(connection, context.user.user_id, newest)
+    return Redirect(NOTICES)
 
 
 def _grouped(own: Collection[str], off: Collection[str]) -> list[tuple[str, list[Choice]]]:
     """What a user may be told of, by purpose."""
     chosen = {
         title: [Choice(name, *LABELS[name], name not in off, sample(name)) for name in names if name in own]
-        for title, names in _GROUPS.items()
+        for title, names in GROUPS.items()
     }
     return [(title, choices) for title, choices in chosen.items() if choices]
 

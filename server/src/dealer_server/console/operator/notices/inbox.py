@@ -10,8 +10,8 @@ from dealer_server.console.operator.incidents import findings
 from dealer_server.console.shared import params
 from dealer_server.console.shared.concern import Link
 from dealer_server.console.shared.incidents import IncidentRow
-from dealer_server.console.shared.page import MenuEntry, action, page
-from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
+from dealer_server.console.shared.page import MenuEntry, page
+from dealer_server.console.shared.request_context import Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.notices.notice import OPERATORS, types_of
 from dealer_server.rules.notices.subjects import GROUPS, Subject, covers, group, subject
@@ -97,16 +97,6 @@ async def inbox(context: RequestContext) -> Html:
         unread=sum(line.unread for line in lines),
         pages=params.pager(context, NOTICES, following, shown=len(shown), word="notice"),
     )
-
-
-@action(f"{NOTICES}/read", OPERATOR_READERS)
-async def read(context: RequestContext) -> Redirect:
-    """All up to the newest that the page showed."""
-    newest = params.number(context.form, "newest")
-    if newest is not None:
-        async with context.parts.database.connection() as connection:
-            await marks.read_to(connection, context.user.user_id, newest)
-    return Redirect(NOTICES)
 
 
 async def _open(connection: Connection, context: RequestContext, types: Sequence[str], mark: Mark) -> list[Line]:
