@@ -49,7 +49,8 @@ class Row(NamedTuple):
 async def _unread(context: RequestContext) -> int:
     """For the menu."""
     async with context.parts.database.connection() as connection:
-        return await marks.unread(connection, context.tenant_id, types_of(context.user.full_role), context.user.user_id)
+        mark = await marks.of_user(connection, context.user.user_id)
+        return len(await marks.unread(connection, context.tenant_id, types_of(context.user.full_role), mark))
 
 
 @page(NOTICES, DEALERS, "dealer/notices.html", MenuEntry("Notices", "bell", 152, waiting=_unread))
@@ -60,7 +61,7 @@ async def notices(context: RequestContext) -> Html:
     types = [name for name in _KINDS[kind] if name in own] if kind in _KINDS else own
     async with context.parts.database.connection() as connection:
         mark = await marks.of_user(connection, user.user_id)
-        unread = await marks.unread(connection, context.tenant_id, own, user.user_id)
+        unread = await marks.unread(connection, context.tenant_id, own, mark)
         size = marks.LOOKED_AT if kind == UNREAD else PAGE_SIZE
         found = await listing.newest(connection, context.tenant_id, types, before, size + 1)
         known = await listing.outcomes(connection, context.tenant_id, [one.notice_id for one in found])
@@ -80,7 +81,7 @@ async def notices(context: RequestContext) -> Html:
         ended=ended,
         ended_title=_title(ended) if ended else "",
         newest=found[0].notice_id if found else 0,
-        unread=unread,
+        unread=len(unread),
         kind=kind,
         kinds=[(title.lower(), title) for title, types in GROUPS.items() if set(types) & set(own)],
         url=url,

@@ -1,7 +1,7 @@
 """The list of eSIMs, of all dealers or of one: its filters, its order, its pages, and its file."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from dealer_server.console.find import dates, files, tabs
@@ -11,7 +11,7 @@ from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, 
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
-from dealer_server.rules.reports.period import day_of
+from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.rules.search.query import FEWEST_DIGITS
 from dealer_server.store.console import profiles as store
 from dealer_server.store.console import queues
@@ -57,7 +57,7 @@ def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
 
 def ending_soon(now: datetime) -> tuple[datetime, datetime]:
     """Today and tomorrow."""
-    today = datetime.combine(day_of(now), time(), UTC)
+    today = start_of(day_of(now))
     return today, today + timedelta(days=2)
 
 
@@ -75,7 +75,8 @@ async def page(
         if not faults:
             found = await _read(connection, wanted, seen, order)
         held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
-        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, STATES, COUNTED)
+        states: tuple[State, ...] = (*PRESETS, *SELDOM, *([wanted.state] if wanted.state else ()))
+        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, states, COUNTED)
         soon = await _ending_soon(connection, context)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}

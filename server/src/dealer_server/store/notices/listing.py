@@ -47,17 +47,18 @@ class DevMail(NamedTuple):
 
 
 async def newest(
-    connection: Connection, tenant_id: int, types: Sequence[str], before: int | None, limit: int
+    connection: Connection, tenant_id: int, types: Sequence[str], before: int | None, limit: int, after: int = 0
 ) -> list[Notice]:
-    """Of these types, before this noticeId."""
+    """Of these types, before this noticeId and after that one."""
     rows = await connection.fetch(
         "SELECT tenant_id, notice_id, notice_type, data::text AS data, created_at FROM notice WHERE tenant_id = $1"
-        " AND notice_type = ANY($2::text[]) AND ($3::bigint IS NULL OR notice_id < $3) ORDER BY notice_id DESC"
-        " LIMIT $4",
+        " AND notice_type = ANY($2::text[]) AND ($3::bigint IS NULL OR notice_id < $3) AND notice_id > $5"
+        " ORDER BY notice_id DESC LIMIT $4",
         tenant_id,
         types,
         before,
         limit,
+        after,
     )
     return [notice_of(row) for row in rows]
 

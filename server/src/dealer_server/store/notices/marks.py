@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.store.notices import listing
+from dealer_server.store.notices.outbox import Notice
 
 LOOKED_AT = 100
 """Older notices are not counted."""
@@ -62,15 +64,7 @@ async def read_to(connection: Connection, user_id: int, notice_id: int) -> None:
     )
 
 
-async def unread(connection: Connection, tenant_id: int, types: Sequence[str], user_id: int) -> int:
-    """How many of the newest LOOKED_AT of these types."""
-    mark = await of_user(connection, user_id)
-    rows = await connection.fetch(
-        "SELECT FROM (SELECT notice_id FROM notice WHERE tenant_id = $1 AND notice_type = ANY($2::text[])"
-        f"  ORDER BY notice_id DESC LIMIT {LOOKED_AT}) n WHERE notice_id > $3 AND notice_id <> ALL($4::bigint[])",
-        tenant_id,
-        types,
-        mark.read_to,
-        mark.opened,
-    )
-    return len(rows)
+async def unread(connection: Connection, tenant_id: int, types: Sequence[str], mark: Mark) -> list[Notice]:
+    """Those of these types that are not read, among the newest LOOKED_AT."""
+    found = await listing.newest(connection, tenant_id, types, None, LOOKED_AT, mark.read_to)
+    return [one for one in found if mark.is_unread(one.notice_id)]

@@ -16,7 +16,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.notices.notice import OPERATORS, types_of
 from dealer_server.rules.notices.subjects import GROUPS, Subject, covers, group, subject
 from dealer_server.rules.notices.texts import Text, text_of
-from dealer_server.store.notices import listing, marks, states
+from dealer_server.store.notices import marks, states
 from dealer_server.store.notices.marks import Mark
 from dealer_server.store.notices.states import Told
 
@@ -66,9 +66,8 @@ async def _unread_subjects(context: RequestContext) -> int:
     """For the menu: of the newest notices, how many subjects are new."""
     async with context.parts.database.connection() as connection:
         mark = await marks.of_user(connection, context.user.user_id)
-        types = types_of(context.user.full_role)
-        found = await listing.newest(connection, OPERATORS, types, None, marks.LOOKED_AT)
-    return len({subject(one.notice_type, one.data) for one in found if mark.is_unread(one.notice_id)})
+        found = await marks.unread(connection, OPERATORS, types_of(context.user.full_role), mark)
+    return len({subject(one.notice_type, one.data) for one in found})
 
 
 @page(NOTICES, OPERATOR_READERS, "operator/notices/inbox.html", MenuEntry("Notices", "bell", 152, _unread_subjects))
