@@ -8,7 +8,9 @@ import pytest
 from playwright.async_api import expect
 
 from dealer_server import clock
+from dealer_server.fulfillment.health_monitor import HealthMonitor
 from dealer_server.operations.suppliers.configure import set_route, set_supplier_status
+from dealer_server.suppliers.rt.upstream import RtUpstream
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
@@ -60,11 +62,13 @@ async def test_an_order_that_waits_for_a_supplier_is_bought_at_another(market: P
 async def test_a_supplier_that_is_paused_or_down_is_named_with_since_when(market: PurchaseFixture):
     database = market.service.database
     await set_route(database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    market.near.fault("balance/query", *["200001"] * 50)  # the worker's own checks find it down, too
     market.near.fault("esim/order", *["200007"] * 50)
     order_no = (await market.client.order()).data["orderNo"]
     await market.becomes("SELECT reason FROM purchase", "INSUFFICIENT_FUNDS: 200007 as the test wants it")
+    await HealthMonitor(database, RtUpstream("rt:near", market.near.settings), clock.now, lambda: None).check()
     async with signed_in(market.service) as admin:
-        await market.rows("UPDATE supplier_health SET up = false, since = '2026-11-20 06:46Z' WHERE code = 'rt:near'")
+        await market.rows("UPDATE supplier_health SET since = '2026-11-20 06:46Z' WHERE code = 'rt:near' AND NOT up")
         assert "200007 as the test wants it, down since 20 Nov 2026, 06:46:00, next" in await summary(admin, order_no)
         await set_supplier_status(database, "rt:near", "PAUSED", "test")
         assert "200007 as the test wants it, paused since " in await summary(admin, order_no)
