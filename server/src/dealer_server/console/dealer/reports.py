@@ -34,7 +34,7 @@ async def show_report(context: RequestContext) -> Html:
         own=True,
         resale=_resale(context, found.groups),
         path=REPORTS,
-        **reports.chart(found, {"revenue": "Spent"}, context, REPORTS),
+        **reports.chart(found, "Spent", context, REPORTS),
         export=reports.address(f"{REPORTS}.csv", context, asked),
         orders_of=lambda group: _orders(asked, group),
         value=reports.value_text,

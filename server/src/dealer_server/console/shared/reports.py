@@ -217,12 +217,12 @@ def grouping(keys: Sequence[str], word: str) -> list[tuple[str, str]]:
     return [(key, f"{word} {WORDS[key].lower()}") for key in keys]
 
 
-def chart(found: Report, names: Mapping[str, str], context: RequestContext, path: str) -> dict[str, Any]:
-    """What the page draws. `names`: what each line is called, by property of Sums."""
+def chart(found: Report, name: str, context: RequestContext, path: str) -> dict[str, Any]:
+    """What the page draws. `name`: what the revenue is called."""
     stack, currency = found.stack, found.currency
     layers = stack.layers if stack else ()
     return {
-        "chart": [(title, amounts(found.series, name, currency)) for name, title in names.items()],
+        "by_day": (name, amounts(found.series, "revenue", currency)),
         "before": chart_before(found.before, currency),
         "stacked": [
             ("other" if one.name == rules_of_stack.OTHERS else at, one.name, _major(one.revenues, currency))

@@ -21,8 +21,6 @@ COLUMNS = {
 async def show_report(context: RequestContext) -> Html:
     asked, dealer = await _asked(context)
     found = await reports.load(context, asked)
-    complete = found.currency in found.totals and found.totals[found.currency].complete
-    names = {"revenue": "Revenue", "margin": "Margin"} if complete else {"revenue": "Revenue"}
     async with context.parts.database.connection() as connection:
         suppliers = await report.suppliers(connection)
     return Html(
@@ -36,7 +34,7 @@ async def show_report(context: RequestContext) -> Html:
         suppliers=suppliers,
         own=False,
         path=REPORTS,
-        **reports.chart(found, names, context, REPORTS),
+        **reports.chart(found, "Revenue", context, REPORTS),
         export=reports.address(f"{REPORTS}.csv", context, asked),
         orders_of=lambda group: _orders(asked, group),
         packages_of=lambda group: _packages(context, asked, group),

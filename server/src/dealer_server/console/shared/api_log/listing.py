@@ -47,18 +47,19 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         calls = await api_log.list_calls(connection, log.tenant_id, filters, _before(context), PAGE_SIZE)
         first = [] if _is_asked(context) else await _refused(connection, log.tenant_id, of.start)
         both = [*first, *calls]
-        about = await subjects.of_calls(connection, log.tenant_id, ((one.path, subjects.named(one)) for one in both))
+        named = ((one.path, subjects.named(one)) for one in both)
+        about = await subjects.of_calls(connection, log.tenant_id, named, by_reference=True)
         kept = await api_log.kept(connection, log.tenant_id, of.start)
         found = await call_hour.since(connection, log.tenant_id, of.start)
         served = await served_call.served(connection, log.tenant_id)
         keys = await credential.of_tenant(connection, log.tenant_id)
-    told, callers = {_named(one) for one in first}, {(one.address, one.app_key) for one in both}
-    rest = [pair for pair in zip(calls, about[len(first) :], strict=True) if _named(pair[0]) not in told]
+    callers = {(one.address, one.app_key) for one in both}
+    lines = _runs(zip(calls, about[len(first) :], strict=True), apart=bool(filters.named))
     return Html(
         log=log,
         outcome=outcome or "",
         latest=[(call, its, 1) for call, its in zip(first, about, strict=False)],
-        calls=_runs(rest, apart=bool(filters.named)),
+        calls=lines,
         all_from=both[0] if len(callers) == 1 else None,
         status=STATUS,
         counts={"": kept.refused + kept.succeeded, "refused": kept.refused, "succeeded": kept.succeeded},
@@ -76,7 +77,7 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         slow=SLOW_MS,
         filters=filters,
         faults=params.faults(query),
-        pages=_pager(context, log.path, calls),
+        pages=_pager(context, log.path, calls, len(lines)),
         **shown,
     )
 
@@ -92,13 +93,11 @@ async def _refused(connection: Connection, tenant_id: int, since: datetime) -> S
     return (await api_log.list_calls(connection, tenant_id, wanted, None, FIRST))[:FIRST]
 
 
-def _named(call: CallRow) -> tuple[bool, int]:
-    return bool(call.code), call.number
-
-
-def _pager(context: RequestContext, path: str, calls: Sequence[CallRow]) -> Pager:
+def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], lines: int) -> Pager:
+    """`lines`: those that these calls stand in."""
     total = calls[0].total if calls else None
-    return params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
+    found = params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
+    return found._replace(text=f"{many(lines, 'line')}: {found.text}") if lines < len(calls) else found
 
 
 def _runs(calls: Iterable[tuple[CallRow, T]], *, apart: bool) -> list[tuple[CallRow, T, int]]:
