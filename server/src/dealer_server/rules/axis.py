@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import NamedTuple
 
+Number = float | Decimal
 _UNITS, _TENTHS = (2, 4, 6, 8, 10), (10, 12, 16, 20, 24, 30, 40, 50, 60, 80, 100)
 
 
@@ -19,12 +20,12 @@ class Axis(NamedTuple):
         """The numbers beside it, the highest first."""
         return self.top, (self.top + self.bottom) // 2, self.bottom
 
-    def height(self, value: float | Decimal) -> float:
+    def height(self, value: Number) -> float:
         """Of 100, from the bottom of the chart."""
         return 100 * (float(value) - self.bottom) / (self.top - self.bottom)
 
 
-def axis(values: Iterable[float | Decimal | None]) -> Axis:
+def axis(values: Iterable[Number | None]) -> Axis:
     """One that holds all values; None is no value."""
     known = [0, *(value for value in values if value is not None)]
     lowest = math.floor(min(known))

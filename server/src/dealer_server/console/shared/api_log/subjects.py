@@ -49,9 +49,9 @@ def _subject(
     path: str, kind: str, text: str, orders: Mapping[str, int], references: Mapping[int, Reference]
 ) -> Subject:
     """`references`: of the orders that go by them."""
-    href, order_id = _href(path, kind, text, orders), identity.order_id(text) if kind == "orderNo" else None
-    if order_id in references and references[order_id].own:
-        return Subject("transactionId", references[order_id].own, href)
+    href, found = _href(path, kind, text, orders), references.get(identity.order_id(text) or 0)
+    if kind == "orderNo" and found and found.own:
+        return Subject("transactionId", found.own, href)
     return Subject(kind, text, href)
 
 
