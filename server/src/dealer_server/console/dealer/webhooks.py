@@ -1,7 +1,7 @@
 """A dealer's webhooks: the callback URL, a test event, and every delivery with its attempts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from dealer_server.console.dealer import findings, samples
 from dealer_server.console.find import dates
@@ -83,13 +83,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         endpoint = await endpoints.find(connection, context.tenant_id)
         found = await _deliveries(connection, context)
         worst = await _failed(connection, context)
-        rows = [*worst, *found.rows]
-        ids = [delivery.delivery_id for delivery in rows]
-        last = await log.last_attempts(connection, context.tenant_id, ids)
-        several = [delivery.delivery_id for delivery in rows if delivery.attempt_count > 1]
-        last_failed = await log.last_attempts(connection, context.tenant_id, several, failed=True)
-        order_ids = [delivery.order_id for delivery in rows]
-        references = await orders.references(connection, context.tenant_id, order_ids)
+        answered = await _answers(connection, context.tenant_id, [*worst, *found.rows])
         notice_url = await recipients.url(connection, context.tenant_id)
         incidents = await findings.of_receiver(connection, context)
         access = await dealer.access_terms(connection, context.tenant_id)
@@ -115,9 +109,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         test_result=result,
         worst=worst,
         deliveries=found.rows,
-        last=last,
-        failed=last_failed,
-        references=references,
+        **answered,
         ended_well=not waiting and not failed,
         failed_count=min(failed, MOST_RESENT),
         more_failed=failed > MOST_RESENT,
@@ -140,6 +132,16 @@ def _catalogue(base_url: str) -> list[EventRow]:
                  indented(encoder.encode(event.example).replace(EXAMPLE_URL, base_url.encode())))
         for name, event in wire_events.EVENTS.items()
     ]  # fmt: skip
+
+
+async def _answers(connection: Connection, tenant_id: int, rows: Sequence[Delivery]) -> dict[str, Any]:
+    """The last attempt of each delivery, of several the last one that failed, and what the dealer calls the orders."""
+    several = [delivery.delivery_id for delivery in rows if delivery.attempt_count > 1]
+    return {
+        "last": await log.last_attempts(connection, tenant_id, [delivery.delivery_id for delivery in rows]),
+        "failed": await log.last_attempts(connection, tenant_id, several, failed=True),
+        "references": await orders.references(connection, tenant_id, [delivery.order_id for delivery in rows]),
+    }
 
 
 def _average(found: Iterable[Hour]) -> int:

@@ -31,16 +31,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
     """`shown`: what else the template needs."""
-    query, of = context.query, period("24h", None, None, context.now)
-    outcome: Outcome | None = params.one_of(query, "result", OUTCOMES)
-    filters = CallFilter(
-        params.text(query, "code"),
-        params.text(query, "path"),
-        params.day(query, "from"),
-        params.day(query, "to", after=True),
-        outcome,
-        params.text(query, "q"),
-    )
+    of, filters = period("24h", None, None, context.now), _filters(context)
+    outcome = filters.outcome
     async with context.parts.database.connection() as connection:
         codes = await api_log.codes(connection, log.tenant_id)
         paths = await api_log.paths(connection, log.tenant_id, outcome)
@@ -53,8 +45,9 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         found = await call_hour.since(connection, log.tenant_id, of.start)
         served = await served_call.served(connection, log.tenant_id)
         keys = await credential.of_tenant(connection, log.tenant_id)
-    callers = {(one.address, one.app_key) for one in both}
-    lines = _runs(zip(calls, about[len(first) :], strict=True), apart=bool(filters.named))
+    told, callers = {_named(one) for one in first}, {(one.address, one.app_key) for one in both}
+    rest = [pair for pair in zip(calls, about[len(first) :], strict=True) if _named(pair[0]) not in told]
+    lines = _runs(rest, apart=bool(filters.named))
     return Html(
         log=log,
         outcome=outcome or "",
@@ -76,9 +69,21 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         key_names={key.app_key: key.name for key in keys if key.name},
         slow=SLOW_MS,
         filters=filters,
-        faults=params.faults(query),
-        pages=_pager(context, log.path, calls, len(lines)),
+        faults=params.faults(context.query),
+        pages=_pager(context, log.path, calls, len(calls) - len(rest) + len(lines)),
         **shown,
+    )
+
+
+def _filters(context: RequestContext) -> CallFilter:
+    query = context.query
+    return CallFilter(
+        params.text(query, "code"),
+        params.text(query, "path"),
+        params.day(query, "from"),
+        params.day(query, "to", after=True),
+        params.one_of(query, "result", OUTCOMES),
+        params.text(query, "q"),
     )
 
 
@@ -91,6 +96,10 @@ async def _refused(connection: Connection, tenant_id: int, since: datetime) -> S
     """The newest, which stand before all others where nothing is asked for."""
     wanted = CallFilter(start=since, outcome="refused")
     return (await api_log.list_calls(connection, tenant_id, wanted, None, FIRST))[:FIRST]
+
+
+def _named(call: CallRow) -> tuple[bool, int]:
+    return bool(call.code), call.number
 
 
 def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], lines: int) -> Pager:
