@@ -45,12 +45,6 @@ PACKAGES = (
     Package("htmx.org", "4.0.1", VENDOR / "htmx", {"dist/htmx.min.js": "htmx.min.js", "LICENSE": "LICENSE"}),
     Package("@tabler/core", "1.6.1", VENDOR / "tabler", {"dist/css/tabler.min.css": "tabler.min.css"}),
     Package(
-        "uplot",
-        "1.6.32",
-        VENDOR / "uplot",
-        {"dist/uPlot.iife.min.js": "uPlot.min.js", "dist/uPlot.min.css": "uPlot.min.css", "LICENSE": "LICENSE"},
-    ),
-    Package(
         "@fontsource-variable/inter",
         "5.3.0",
         VENDOR / "inter",
@@ -78,7 +72,7 @@ PACKAGES = (
     Package("axe-core", "4.14.1", TESTS / "axe", {"axe.min.js": "axe.min.js", "LICENSE": "LICENSE"}),
 )
 PURGE = "purgecss@8.0.0"
-NAMING = ("templates/**/*.html", "static/*.js", "static/vendor/uplot/*.js", "**/*.py")  # what names classes
+NAMING = ("templates/**/*.html", "static/*.js", "**/*.py")  # what names classes
 MIT_OF_TABLER = "icons/LICENSE"  # one project, one licence; the package of the style sheet has no file of its own
 
 

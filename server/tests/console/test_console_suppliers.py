@@ -248,7 +248,7 @@ async def test_a_route_that_was_changed_meanwhile_is_not_overwritten(market: Pur
 async def test_a_cost_above_what_a_dealer_pays_is_warned_of(market: PurchaseFixture, admin: Browser):
     await market.service.tenant(name="Cheap Roaming", markup="-20")
     page = await see(admin, ROUTE)
-    assert "At the dealer price: margin 0.00 USD = 0.0 %" in page
+    assert "At the dealer price: margin 0.00 USD = 0 %" in page
     assert "Cost above what a dealer pays: Cheap Roaming 1.44 USD" in page
     assert "Above a dealer's price" in await see(admin, NEAR)
     form = row(0, "rt:near", "1.75") | {"floor": "5", "do": "down:9"}

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server.rules import axis
 from dealer_server.rules.incidents.health import share_text
 from dealer_server.rules.period import HOUR, Period, starts
 
@@ -38,11 +37,6 @@ class Bars(NamedTuple):
     @property
     def bad_share(self) -> str:
         return share_text(self.bad, self.total)
-
-    @property
-    def scale(self) -> int:
-        """Where the axis of the chart ends."""
-        return axis.end(max(one.good + one.bad for one in self.bars))
 
 
 def bars(found: Iterable[Bar], of: Period) -> Bars:

@@ -59,7 +59,7 @@ async def test_an_endpoint_is_as_healthy_as_its_attempts_of_a_day(
     for page in (f"/console/dealers?q={dealer.tenant_id}", home, f"/console/webhooks/endpoints/{dealer.tenant_id}"):
         shown = await see(admin, page)
         assert "Degraded" in shown and "Healthy" not in shown, page
-    assert "Accepted, 24 h 90 % of 10 attempts" in await see(admin, home)
+    assert "Accepted, 24 h 90.0 % of 10 attempts" in await see(admin, home)
     rows = list(csv.DictReader((await admin.get(f"/console/dealers.csv?q={dealer.tenant_id}")).text.splitlines()))
     assert rows[0]["webhooks"] == "Degraded"
 

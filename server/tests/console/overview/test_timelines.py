@@ -155,7 +155,7 @@ async def test_webhooks_of_a_dealer_without_a_callback_url_are_one_row(
     order_no = (await dealer.order()).data["orderNo"]
     await dealer.delivered(order_no)
     page = await see(admin, f"/console/orders/{order_no}")
-    assert page.count("2 webhooks Not needed") == 1 and "Each time" not in page
+    assert page.count("2 webhooks Not sent") == 1 and "Each time" not in page
     html = (await admin.get(f"/console/orders/{order_no}")).text
     links = re.findall(rf'<a href="/console/deliveries/{dealer.tenant_id}/\d+">Webhook (\w+)</a>', html)
     assert links == ["ORDER_PAID", "DELIVERY_UPDATED"]

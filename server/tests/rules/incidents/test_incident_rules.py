@@ -329,7 +329,7 @@ def test_why_it_takes_so_long_is_said_without_a_name(state: str, reason: str, ai
         (0, 9, "0 %"),
         (9, 9, "100 %"),
         (82, 83, "98.8 %"),
-        (90, 100, "90 %"),
+        (90, 100, "90.0 %"),
         (1, 100_000, "0.1 %"),  # some are not none
         (99_999, 100_000, "99.9 %"),  # not all
     ],

@@ -32,7 +32,7 @@ def test_a_history_adds_up_hours_by_bar_and_by_answer() -> None:
     assert [one[1:] for one in history.attempts.bars] == [(0, 1), *[(0, 0)] * 21, (1, 2), (7, 0)]
     assert history.answers == [("200", True, 8), ("500", False, 2), ("TIMEOUT", False, 1)]
     counted = history.attempts
-    assert (counted.total, counted.share, counted.bad_share, counted.scale) == (11, "72.7 %", "27.3 %", 8)
+    assert (counted.total, counted.share, counted.bad_share) == (11, "72.7 %", "27.3 %")
     days = answers.history(rows, period("30d", None, None, NOW))
     assert len(days.attempts.bars) == 30 and [one[1:] for one in days.attempts.bars[-2:]] == [(99, 1), (8, 2)]
 

@@ -95,6 +95,7 @@ async def home(context: RequestContext) -> Html:
         endpoint = await endpoints.find(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
         tried = await recent_attempts.hours(connection, context.tenant_id, last_day.start)
+        unheard = await recent_attempts.unfinished(connection, context.tenant_id, 0)
         uses = await credential.uses_of_tenant(connection, context.tenant_id)
         recent = await _recent(connection, context, wallet.currency)
         left = days_left(wallet.available, recent)
@@ -130,6 +131,7 @@ async def home(context: RequestContext) -> Html:
         just_live=just_live and "LIVE" not in done,
         endpoint=endpoint,
         failed_count=failed,
+        ended_well=not failed and not unheard,
         base_url=context.parts.settings.base_url,
         **latest,
     )

@@ -9,9 +9,7 @@ from dealer_server.store.webhooks.log import Delivery
 
 def webhook_curl(delivery: Delivery, app_key: str, url: str, body: str) -> str:
     """For bash with openssl. The AppSecret is read from the environment, so that it stands nowhere."""
-    fixed = "".join(
-        f" \\\n  --header {shlex.quote(f'{name}: {value}')}" for name, value, _ in delivery_headers(delivery)
-    )
+    fixed = "".join(f" \\\n  --header {shlex.quote(f'{name}: {value}')}" for name, value in delivery_headers(delivery))
     return f"""\
 # export {VARIABLE}=…
 app_key={app_key}

@@ -1,7 +1,7 @@
 """A dealer's webhooks: the callback URL, a test event, and every delivery with its attempts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from dealer_server.console.dealer import findings, samples
 from dealer_server.console.find import dates
@@ -28,6 +28,7 @@ from dealer_server.store.console import webhooks as console_webhooks
 from dealer_server.store.console.dealer import Span
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.notices import recipients
+from dealer_server.store.orders.listing import Window
 from dealer_server.store.tenants import credential
 from dealer_server.store.webhooks import endpoints, log, recent, signer
 from dealer_server.store.webhooks.dialects import EVENT_TYPES, is_rt
@@ -44,6 +45,8 @@ EVENTS = EVENT_TYPES
 STATES = get_args(DeliveryState)
 PENDING = "PENDING"
 """As a filter: whatever is still to be sent."""
+TRIED = "tried"
+"""The tab of deliveries that had a failed attempt."""
 NEEDED = tuple(state for state in STATES if state != "SKIPPED")
 FILTERS: Mapping[str, tuple[DeliveryState, ...]] = {
     **{state: (state,) for state in STATES},
@@ -52,6 +55,7 @@ FILTERS: Mapping[str, tuple[DeliveryState, ...]] = {
 
 EXAMPLE_URL = b"https://api.example.com"
 """What addresses of the examples begin with."""
+TABS = ("", "FAILED", "PENDING", TRIED)
 MOST_RESENT, MOST_SHOWN, WORST = 50, 20_000, 5
 """Webhooks that one form sends again, characters of a body on a page, and failed ones that stand first."""
 WEBHOOKS, TEMPLATE = "/console/webhooks", "dealer/webhooks.html"
@@ -79,11 +83,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         endpoint = await endpoints.find(connection, context.tenant_id)
         found = await _deliveries(connection, context)
         worst = await _failed(connection, context)
-        rows = [*worst, *(row for row in found.rows if row not in worst)]
-        ids = [delivery.delivery_id for delivery in rows]
-        attempts = await log.last_attempts(connection, context.tenant_id, ids)
-        order_ids = [delivery.order_id for delivery in rows]
-        references = await orders.references(connection, context.tenant_id, order_ids)
+        answered = await _answers(connection, context.tenant_id, [*worst, *found.rows])
         notice_url = await recipients.url(connection, context.tenant_id)
         incidents = await findings.of_receiver(connection, context)
         access = await dealer.access_terms(connection, context.tenant_id)
@@ -92,6 +92,8 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         waiting = await recent.unfinished(connection, context.tenant_id, MOST_RESENT)
         found_hours = await recent.hours(connection, context.tenant_id, last_day.start)
     day = bars((Bar(one.hour, one.delivered, one.failed) for one in found_hours), last_day)
+    status = params.one_of(context.query, "status", tuple(FILTERS)) or ""
+    tab = TRIED if _is_tried(context) else status if status in (*TABS, "SKIPPED") else ""
     return Html(
         endpoint=endpoint,
         signing=min(keys, key=lambda key: (key.status != "ACTIVE", not key.signs_webhooks), default=None),
@@ -106,16 +108,17 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         notice_url=notice_url,
         test_result=result,
         worst=worst,
-        deliveries=rows[len(worst) :],
-        attempts=attempts,
-        references=references,
-        unfinished=waiting,
+        deliveries=found.rows,
+        **answered,
+        ended_well=not waiting and not failed,
         failed_count=min(failed, MOST_RESENT),
         more_failed=failed > MOST_RESENT,
         pages=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery"),
         events=EVENTS,
         event_text=event_text,
-        status=params.one_of(context.query, "status", tuple(FILTERS)) or "",
+        status=status,
+        tab=tab,
+        tabs=[(name, _tab(name)) for name in (*TABS, *["SKIPPED"] * (tab == "SKIPPED"))],
         dates=dates.of(context, WEBHOOKS),
         filtered=_is_filtered(context),
         https=context.parts.callbacks.require_https,
@@ -131,6 +134,16 @@ def _catalogue(base_url: str) -> list[EventRow]:
     ]  # fmt: skip
 
 
+async def _answers(connection: Connection, tenant_id: int, rows: Sequence[Delivery]) -> dict[str, Any]:
+    """The last attempt of each delivery, of several the last one that failed, and what the dealer calls the orders."""
+    several = [delivery.delivery_id for delivery in rows if delivery.attempt_count > 1]
+    return {
+        "last": await log.last_attempts(connection, tenant_id, [delivery.delivery_id for delivery in rows]),
+        "failed": await log.last_attempts(connection, tenant_id, several, failed=True),
+        "references": await orders.references(connection, tenant_id, [delivery.order_id for delivery in rows]),
+    }
+
+
 def _average(found: Iterable[Hour]) -> int:
     """Of an answer, in milliseconds."""
     found = list(found)
@@ -143,7 +156,17 @@ def _up_to(count: int) -> str:
 
 
 def _is_filtered(context: RequestContext) -> bool:
-    return any(context.query.get(name) for name in ("order", "event", "status", "from", "to"))
+    return any(context.query.get(name) for name in ("attempts", "order", "event", "status", "from", "to"))
+
+
+def _is_tried(context: RequestContext) -> bool:
+    """Whether those are asked for that had a failed attempt."""
+    return context.query.get("attempts") == "failed"
+
+
+def _tab(name: str) -> str:
+    """The address of a tab."""
+    return params.address(WEBHOOKS, {"attempts": "failed"} if name == TRIED else {"status": name})
 
 
 async def _failed(connection: Connection, context: RequestContext) -> Sequence[Delivery]:
@@ -155,16 +178,21 @@ async def _failed(connection: Connection, context: RequestContext) -> Sequence[D
 
 
 async def _deliveries(connection: Connection, context: RequestContext) -> ListPage[Delivery]:
-    """Those of one order are on one page, all of them. Else what was not needed is shown where it is asked for."""
+    """Those of one order are on one page, all of them. Else what was not sent is shown where it is asked for."""
     tenant_id = context.tenant_id
-    if order_no := params.text(context.query, "order"):
-        order_id = identity.order_id(order_no)
-        rows = [] if order_id is None else await dealer.deliveries_of(connection, tenant_id, order_id, PAGE_SIZE)
-        return ListPage(rows, None)
     status, event = context.query.get("status", ""), params.one_of(context.query, "event", EVENTS)
     start, end = params.day(context.query, "from"), params.day(context.query, "to", after=True)
+    wanted = Filter(event_type=event, states=FILTERS.get(status, ()), start=start, end=end, tried=_is_tried(context))
+    if named := params.text(context.query, "order"):
+        order_id = identity.order_id(named)
+        if order_id is None:
+            order_id = (await api_log.orders_named(connection, tenant_id, {named})).get(named)
+        if order_id is None:
+            return ListPage([], None)
+        of_order = wanted._replace(order_id=order_id)
+        return ListPage(await log.page(connection, tenant_id, of_order, Window(PAGE_SIZE, 0, None)), None)
     span = Span(*await console_webhooks.ids_between(connection, start, end, context.now))
-    wanted = Filter(event_type=event, states=FILTERS.get(status, NEEDED), start=start, end=end)
+    wanted = wanted._replace(states=wanted.states or NEEDED)
     span = span.until(params.number(context.query, "before"))
     return await dealer.list_deliveries(connection, tenant_id, span, wanted, SHORT_PAGE)
 
@@ -222,16 +250,18 @@ async def show_delivery(context: RequestContext) -> Html:
         endpoint = await endpoints.find(connection, context.tenant_id)
         signer_of = await signer.load(connection, context.tenant_id)
         named = await orders.references(connection, context.tenant_id, [delivery.order_id])
+        packages = await orders.packages(connection, context.tenant_id, delivery.order_id)
     moving = delivery.state in ("WAITING", "READY", "IN_FLIGHT", "RETRY")
     body = bodies.get(delivery_id, b"")
     app_key = signer_of.app_key if signer_of else ""
     url = "" if endpoint is None else endpoint.rt_url if is_rt(delivery.event_type) else endpoint.url
     return Html(
         delivery=delivery,
+        packages=packages,
         attempts=attempts,
         moving=moving,
         event_text=event_text,
-        reference=_own(named[delivery.order_id].transaction_id) if delivery.order_id in named else "",
+        reference=named[delivery.order_id].own if delivery.order_id in named else "",
         advice=answers.advice(answers.word(attempts[-1].http_status, attempts[-1].error)) if attempts else "",
         body=body.decode(),
         shown=indented(body),
@@ -265,11 +295,6 @@ async def resend(context: RequestContext) -> Redirect:
     request = call(calls.ResendDelivery, deliveryId=delivery_id)
     await webhook.resend(context.parts.database, context.tenant_id, request, context.now, context.author)
     return Redirect(f"{WEBHOOKS}/{delivery_id}", "It is sent again")
-
-
-def _own(transaction_id: str) -> str:
-    """ "" of an order that was bought in the console, which gave it one."""
-    return "" if transaction_id.startswith("console-") else transaction_id
 
 
 def _delivery_id(context: RequestContext) -> int:

@@ -24,7 +24,7 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
 from dealer_server.console.shared import words
-from dealer_server.rules import dates
+from dealer_server.rules import axis, dates
 from dealer_server.rules.catalogue.package import GB, KB, MB, TB
 from dealer_server.rules.incidents import health
 from dealer_server.rules.money import money, percent
@@ -304,7 +304,6 @@ def _add_names(made: Environment) -> None:
         "linked": linked,
         "linked_esims": linked_esims,
         "unbroken": unbroken,
-        "epochs": _epochs,
         **_DATES,
     }
     made.globals |= {
@@ -313,6 +312,8 @@ def _add_names(made: Environment) -> None:
         **_ADDRESSES,
         "once": form_nonce,
         "major": money.text,
+        "axis_of": axis.axis,
+        "scale_to": axis.Axis,
         "order_no": identity.order_no,
         "item_no": identity.item_no,
         "topup_no": identity.topup_no,
@@ -344,7 +345,3 @@ async def warm() -> None:
 
 def render(template: str, fields: Mapping[str, Any]) -> str:
     return environment().get_template(template).render(fields)
-
-
-def _epochs(times: Sequence[datetime]) -> list[int]:
-    return [int(time.timestamp()) for time in times]

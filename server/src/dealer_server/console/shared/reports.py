@@ -1,7 +1,8 @@
 """Reports and monthly statements, as operators and dealers see them: which days, in which groups, and as files."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from dealer_server.console.shared import params
@@ -34,15 +35,19 @@ WORDS: Mapping[str, str] = {
     "place": "Place",
 }  # fmt: skip
 FILTERS = ("range", "from", "to", "by", "then", "dealer", "package", "supplier")
+DRAWN = ("split",)
+"""What an address says of the chart."""
 
 
 class Question(NamedTuple):
-    """What a report is asked. `preset`: "" for days of one's own; `problem`: what is wrong with those."""
+    """What a report is asked. `preset`: "" for days of one's own; `problem`: what is wrong with those. `split`: the
+    chart shows the groups."""
 
     wanted: Filter
     by: Sequence[str]
     preset: str
     problem: str
+    split: bool
 
 
 class Group(NamedTuple):
@@ -61,7 +66,7 @@ class Report(NamedTuple):
     """`more`: there are more groups than these. `before`: the sums of as many days before, day by day; `changes`: by
     how much a sum of the days that are over is more or less than that of as many before, "" where there is none.
     `subtotals`: of two keys, the sums of each value of the first, by it and the currency. `stack`: what the groups
-    sold by day; None where they are days."""
+    sold by day, where that is asked for."""
 
     question: Question
     groups: Sequence[Group]
@@ -104,7 +109,7 @@ def question(context: RequestContext, allowed: Sequence[str], tenant_id: int | N
         params.text(query, "package"),
         None if mine else params.text(query, "supplier"),
     )
-    return Question(wanted, [by, then] if then and then != by else [by], preset, problem)
+    return Question(wanted, [by, then] if then and then != by else [by], preset, problem, "split" in query)
 
 
 async def load(context: RequestContext, asked: Question) -> Report:
@@ -113,12 +118,12 @@ async def load(context: RequestContext, asked: Question) -> Report:
         every = await report.by_day(connection, asked.wanted._replace(period=both))
         rows = await report.grouped(connection, asked.wanted, asked.by, SHOWN + 1)
         freshness = await report.freshness(connection, asked.wanted.tenant_id)
-        groups = await _compared(connection, asked, await _named(connection, rows[:SHOWN]), every, context.now)
-        subtotals = await _subtotals(connection, asked, groups, every, context.now)
+        groups = await _compared(connection, asked, await _named(connection, rows[:SHOWN]), context.now)
+        subtotals = await _subtotals(connection, asked, groups, context.now)
         days = asked.wanted.period.days
         totals = rules.totals(one for one in every if one.day >= days[0])
         currency = next(iter(totals), "USD")
-        stacked = await _stacked(connection, asked, rows, currency, every)
+        stacked = await _stacked(connection, asked, rows, currency, every) if asked.split else None
     series = rules.series(every, currency, days)
     before = rules.series(every, currency, asked.wanted.period.before.days)
     over = len([day for day in days if day < periods.day_of(context.now)])
@@ -139,7 +144,7 @@ async def load(context: RequestContext, asked: Question) -> Report:
 
 
 async def _subtotals(
-    connection: Connection, asked: Question, groups: Sequence[Group], every: Sequence[DaySums], now: datetime
+    connection: Connection, asked: Question, groups: Sequence[Group], now: datetime
 ) -> dict[tuple[Any, str], Group]:
     """Of two keys, those of each value of the first that is shown, by it and the currency."""
     if len(asked.by) == 1 or not groups:
@@ -147,17 +152,16 @@ async def _subtotals(
     first = asked._replace(by=asked.by[:1])
     values = list(dict.fromkeys(group.keys[asked.by[0]] for group in groups))
     rows = await report.among(connection, asked.wanted, first.by, values)
-    found = await _compared(connection, first, await _named(connection, rows), every, now)
+    found = await _compared(connection, first, await _named(connection, rows), now)
     return {(group.keys[asked.by[0]], group.currency): group for group in found}
 
 
 async def _stacked(
     connection: Connection, asked: Question, rows: Sequence[Row], currency: str, every: Sequence[DaySums]
 ) -> Stack | None:
-    """What those groups sold by day that sold most; `rows`: the first groups. Sums of a package and day are read one by
-    one: of a long time they are too many."""
-    key, days = next((name for name in asked.by if name != "day"), None), asked.wanted.period.days
-    if key is None or (key in ("package", "place") and len(days) > STACKED_DAYS):
+    """What those groups sold by day that sold most; `rows`: the first groups."""
+    key, days = _split_key(asked), asked.wanted.period.days
+    if key is None:
         return None
     layers = rules_of_stack.LAYERS
     most = rows[:layers] if asked.by == [key] else await report.grouped(connection, asked.wanted, [key], layers)
@@ -168,25 +172,16 @@ async def _stacked(
     return rules_of_stack.stack(top, sold, total) if len(top) > 1 and any(total.values()) else None
 
 
-def _compared_days(asked: Question, groups: Sequence[Group], every: Sequence[DaySums], today: date) -> list[Group]:
-    """Each day that is over with the one that stands at its place in as many days before."""
-    long = len(asked.wanted.period.days) * periods.DAY
-    sold = {(one.day, one.currency): one.sums.revenue for one in every}
-
-    def change(group: Group) -> str:
-        day = group.keys["day"]
-        before = sold.get((day - long, group.currency), 0)
-        return change_text(group.sums.revenue, before) if before > 0 and day < today else ""
-
-    return [group._replace(change=change(group)) for group in groups]
+def _split_key(asked: Question) -> str | None:
+    """What a chart can show parts of. Sums of a package and day are read one by one: of a long time they are too
+    many."""
+    key, days = next((name for name in asked.by if name != "day"), None), asked.wanted.period.days
+    return None if key in ("package", "place") and len(days) > STACKED_DAYS else key
 
 
-async def _compared(
-    connection: Connection, asked: Question, groups: list[Group], every: Sequence[DaySums], now: datetime
-) -> list[Group]:
-    """The groups with their changes; rows of a day and something else are compared with nothing."""
-    if asked.by == ["day"]:
-        return _compared_days(asked, groups, every, periods.day_of(now))
+async def _compared(connection: Connection, asked: Question, groups: list[Group], now: datetime) -> list[Group]:
+    """The groups with their changes. Those of one day are compared with nothing: they differ by the day of the
+    week."""
     wanted, yesterday = asked.wanted, periods.day_of(now) - periods.DAY
     over = Period(wanted.period.first, min(wanted.period.last, yesterday))
     if "day" in asked.by or not groups or over.last < over.first:
@@ -222,20 +217,36 @@ def grouping(keys: Sequence[str], word: str) -> list[tuple[str, str]]:
     return [(key, f"{word} {WORDS[key].lower()}") for key in keys]
 
 
-def chart(found: Report, names: Mapping[str, str]) -> list[tuple[str, list[float]]]:
-    """`names`: what each line is called, by property of Sums."""
-    return [(title, amounts(found.series, name, found.currency)) for name, title in names.items()]
+def chart(found: Report, name: str, context: RequestContext, path: str) -> dict[str, Any]:
+    """What the page draws. `name`: what the revenue is called."""
+    stack, currency = found.stack, found.currency
+    layers = stack.layers if stack else ()
+    return {
+        "by_day": (name, amounts(found.series, "revenue", currency)),
+        "before": chart_before(found.before, currency),
+        "stacked": [
+            ("other" if one.name == rules_of_stack.OTHERS else at, one.name, _major(one.revenues, currency))
+            for at, one in enumerate(layers, 1)
+        ],
+        "splits": len(found.groups) > 1 and _split_key(found.question) is not None,
+        "split": address(path, context, found.question, split="1"),
+        "whole": address(path, context, found.question, split=""),
+    }
 
 
-def chart_before(before: Sequence[Sums], currency: str) -> tuple[str, list[float]] | None:
+def chart_before(before: Sequence[Sums], currency: str) -> tuple[str, list[Decimal]] | None:
     """The revenue of as many days before; None where nothing was then."""
     revenues = amounts(before, "revenue", currency)
     return (f"The {len(revenues)} days before", revenues) if any(revenues) else None
 
 
-def amounts(sums: Sequence[Sums], name: str, currency: str) -> list[float]:
+def amounts(sums: Sequence[Sums], name: str, currency: str) -> list[Decimal]:
     """A property of each, in major units."""
-    return [float(money.text(getattr(one, name), currency)) for one in sums]
+    return _major([getattr(one, name) for one in sums], currency)
+
+
+def _major(amounts: Iterable[int], currency: str) -> list[Decimal]:
+    return [Decimal(money.text(amount, currency)) for amount in amounts]
 
 
 async def export(context: RequestContext, asked: Question, columns: Mapping[str, str]) -> Download:
@@ -300,7 +311,7 @@ async def _named(connection: Connection, rows: Sequence[Row]) -> list[Group]:
 
 def address(path: str, context: RequestContext, asked: Question, **changed: str) -> str:
     """This report with something changed."""
-    known = {name: context.query.get(name, "") for name in FILTERS} | {"range": asked.preset}
+    known = {name: context.query.get(name, "") for name in FILTERS + DRAWN} | {"range": asked.preset}
     return params.address(path, known | changed)
 
 

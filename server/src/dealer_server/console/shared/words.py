@@ -27,7 +27,7 @@ _OTHERWISE = {
     "RETRY": "Will be retried",
     "REFUNDING": "Being refunded",
     "REVIEW": "In review",
-    "SKIPPED": "Not needed",
+    "SKIPPED": "Not sent",
     "SUPERSEDED": "Replaced by a newer one",
     "TOPUP": "Top-up",
     "FULFILLING": "Being delivered",

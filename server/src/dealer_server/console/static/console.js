@@ -71,91 +71,6 @@
   document.addEventListener("focusin", hint);
   addEventListener("scroll", () => { tip.hidden = true; }, { capture: true, passive: true });
 
-  // Charts: numbers from the page, colours from the theme. A canvas knows no light-dark(), so an element resolves them.
-  const colour = (name) => {
-    const probe = document.createElement("span");
-    probe.hidden = true;
-    probe.className = name;
-    document.body.append(probe);
-    const found = getComputedStyle(probe).color;
-    probe.remove();
-    return found;
-  };
-  const day = (seconds) => daily(new Date(seconds * 1000));
-  const hour = (seconds) => (seconds % 86400 ? clock(new Date(seconds * 1000)) : day(seconds));
-  // Between two lines of a grid of four or so; the highest line is above everything that is drawn.
-  const stepOf = (height, whole) => {
-    const rough = (height || 1) / 4, power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 2.5, 5, 10].find((first) => first * power >= rough && !(whole && first === 2.5 && power < 10)) * power;
-    return whole ? Math.max(1, step) : step;
-  };
-  const plots = new Map();
-  const draw = (box) => {
-    plots.get(box)?.destroy();
-    const { times, series, before, unit, open, by_day } = JSON.parse(box.dataset.chart);
-    const axis = { stroke: colour("paint-text"), grid: { stroke: colour("paint-line"), width: 1 }, ticks: { show: false }, font: "12px Inter" };
-    const own = series.length - (before ? 1 : 0), alone = own === 1, last = times.length - 1, cut = open && last > 0;
-    const size = [0.7, 28], shape = alone ? uPlot.paths.bars({ size, radius: 0.08 }) : uPlot.paths.linear();
-    const numeral = (number) => number.toLocaleString("en").replace("-", "−");
-    const value = (_, number) => (number == null ? "–" : `${numeral(number)}${unit ? " " + unit : ""}`);
-    const lines = series.map(([label], at) => at === own ? { label, stroke: colour("paint-before"), width: 1.5, points: { show: false }, value } : {
-      label, stroke: colour(`paint-${at + 1}`), width: alone ? 0 : 2, points: { show: false }, value,
-      ...(alone ? { fill: colour("paint-1") } : {}),
-      paths: (plot, which, from, to) => shape(plot, which, from, cut ? Math.min(to, last - 1) : to),
-    });
-    const highest = Math.max(0, ...series.flatMap(([, numbers]) => numbers)), lowest = Math.min(0, ...series.flatMap(([, numbers]) => numbers));
-    const step = stepOf(highest - lowest, series.every(([, numbers]) => numbers.every((number) => number == null || Number.isInteger(number))));
-    const bottom = Math.floor(lowest / step) * step, top = Math.max(Math.ceil(highest / step), 1) * step;
-    const half = alone && last > 0 ? (times[1] - times[0]) / 2 : 0;  // the first bar and the last are whole
-    const options = {
-      width: box.clientWidth, height: 224, padding: [8, alone ? 8 : null, 0, 0], cursor: { y: false },
-      axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? day : hour) }, { ...axis, splits: () => Array.from({ length: Math.round((top - bottom) / step) + 1 }, (_, at) => bottom + at * step), values: (_, ticks) => ticks.map(numeral), size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : `${day(at)}, ${clock(new Date(at * 1000))}`) }, ...lines],
-      scales: { x: { range: (_, low, high) => [low - half, high + half] }, y: { range: () => [bottom, top] } },
-      hooks: {
-        ...(cut ? { draw: [(plot) => (alone ? unfinishedBar(plot, lines[0], size) : unfinishedLines(plot, lines.slice(0, own)))] } : {}),
-      },
-    };
-    plots.set(box, new uPlot(options, [times, ...series.map(([, numbers]) => numbers)], box));
-  };
-  // The last hour or day is not over: its line is dashed, its bar is faint with a dashed edge.
-  const unfinishedLines = (plot, lines) => {
-    const { ctx, data } = plot, last = data[0].length - 1;
-    ctx.save();
-    lines.forEach((line, at) => {
-      const point = (i) => [plot.valToPos(data[0][i], "x", true), plot.valToPos(data[at + 1][i], "y", true)];
-      ctx.beginPath();
-      ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
-      ctx.lineWidth = 2 * devicePixelRatio;
-      ctx.strokeStyle = line.stroke;
-      ctx.moveTo(...point(last - 1));
-      ctx.lineTo(...point(last));
-      ctx.stroke();
-    });
-    ctx.restore();
-  };
-  const barWidth = (plot, share, most) => {
-    const [before, x] = [0, 1].map((at) => plot.valToPos(plot.data[0][at], "x", true));
-    return Math.min((x - before) * share, most * devicePixelRatio);
-  };
-  const unfinishedBar = (plot, bar, size) => {
-    const { ctx, data } = plot, last = data[0].length - 1;
-    const x = plot.valToPos(data[0][last], "x", true), width = barWidth(plot, ...size);
-    const [top, bottom] = [data[1][last], 0].map((number) => plot.valToPos(number, "y", true));
-    ctx.save();
-    ctx.fillStyle = ctx.strokeStyle = bar.stroke;
-    ctx.globalAlpha = 0.25;
-    ctx.fillRect(x - width / 2, top, width, bottom - top);
-    ctx.globalAlpha = 1;
-    ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-    ctx.lineWidth = devicePixelRatio;
-    ctx.strokeRect(x - width / 2, top, width, bottom - top);
-    ctx.restore();
-  };
-  const drawAll = () => {
-    for (const box of plots.keys()) if (!box.isConnected) { plots.get(box).destroy(); plots.delete(box); }
-    for (const box of all("[data-chart]")) if (!plots.has(box) || !box.firstElementChild) draw(box);
-  };
-
   const copy = async (button) => {
     await navigator.clipboard.writeText(button.dataset.copy);
     button.classList.add("done");
@@ -338,9 +253,7 @@
     }
     for (const [kind, found] of Object.entries(ranges)) CSS.highlights.set(`json-${kind}`, new Highlight(...found));
   };
-  const renewed = () => { nameAll(); tellTimes(); drawAll(); reachable(); shareable(); strips(); tint(); };
+  const renewed = () => { nameAll(); tellTimes(); reachable(); shareable(); strips(); tint(); };
   document.addEventListener("htmx:after:swap", renewed);
-  document.addEventListener("theme", () => { for (const box of plots.keys()) draw(box); });
-  addEventListener("resize", () => { for (const [box, plot] of plots) plot.setSize({ width: box.clientWidth, height: 240 }); });
   renewed();
 })();

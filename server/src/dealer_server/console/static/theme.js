@@ -7,7 +7,6 @@
   const chosen = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
   const apply = (theme) => {
     document.documentElement.setAttribute("data-bs-theme", theme);
-    document.dispatchEvent(new Event("theme"));
   };
   const followed = () => apply(chosen() ?? (dark.matches ? "dark" : "light"));
   followed();

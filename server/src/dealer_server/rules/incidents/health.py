@@ -13,11 +13,11 @@ def is_degraded(good: int, asked: int) -> bool:
 
 
 def share_text(good: int, asked: int) -> str:
-    """To a tenth: 85.7 %, 90 %. 100 % is all of it, and 0 % none."""
+    """To a tenth: 85.7 %, 90.0 %. 100 % is all of it, and 0 % none."""
     if not asked:
         return "–"
     nearest = min(max(round(1000 * good / asked), 1 if good else 0), 999 if good < asked else 1000)
-    return f"{nearest / 10:.1f}".removesuffix(".0") + " %"
+    return f"{nearest // 10} %" if nearest in (0, 1000) else f"{nearest / 10:.1f} %"
 
 
 def supplier_word(up: bool | None, good: int, asked: int) -> str:

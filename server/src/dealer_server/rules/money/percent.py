@@ -14,9 +14,12 @@ def share(part: int, whole: int) -> int:
 
 
 def tenths(part: int, whole: int) -> str:
-    """The same for people, to a tenth of a percent: 15.2 %. "" where the whole is not above 0."""
+    """The same for people, to a tenth of a percent: 15.2 %; 0 % of nothing and 100 % of all. "" where the whole is not
+    above 0."""
     if whole <= 0:
         return ""
+    if part in (0, whole):
+        return "100 %" if part else "0 %"
     count = _rounded(part, whole, 1_000)
     return f"{_MINUS if count < 0 else ''}{abs(count) // 10:,}.{abs(count) % 10} %"
 

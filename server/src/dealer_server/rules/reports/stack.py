@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from dealer_server.rules import axis
-
 LAYERS = 5
 MOST_DAYS = 92  # that are bars of their own
 OTHERS = "Other"
@@ -25,16 +23,6 @@ class Stack(NamedTuple):
     layers: Sequence[Layer]
     starts: Sequence[date]
     weekly: bool
-
-    @property
-    def sums(self) -> Sequence[int]:
-        """Of each bar."""
-        return [sum(of_bar) for of_bar in zip(*(layer.revenues for layer in self.layers), strict=True)]
-
-    @property
-    def scale(self) -> int:
-        """Where the axis ends, in major units."""
-        return axis.end(-(-max(self.sums) // 10_000))
 
 
 def stack(names: Mapping[object, str], sold: Iterable[tuple[object, date, int]], total: Mapping[date, int]) -> Stack:

@@ -64,7 +64,7 @@ ADVICE: Mapping[str, str] = {
     "413": "The endpoint takes no body of this size: its limit should be raised.",
     "429": "The endpoint limits its calls: it should take more, or answer first and work later.",
     "4xx": "The endpoint refuses the webhook: its response says why.",
-    "5xx": "The endpoint failed: its own log says why.",
+    "5xx": "An error in the endpoint: its log has the cause.",
     "TIMEOUT": "The endpoint answers too late: it should answer first and work later.",
     "CONNECT": "No connection: the server is down, or a firewall keeps it closed.",
     "DNS": "The host name is not found: check the domain, or the callback URL.",

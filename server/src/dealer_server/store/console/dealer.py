@@ -189,7 +189,7 @@ async def not_refundable(connection: Connection, tenant_id: int, order_id: int) 
 # Webhooks
 
 # Each row of a scan carries the last id that was scanned and how many rows were; a scan without a match is one row.
-_DELIVERIES = """
+_DELIVERIES = f"""
 WITH scanned AS MATERIALIZED (
     SELECT tenant_id, delivery_id, order_id, event_type, trigger, state, order_version, hints, attempt_count,
         CASE WHEN state IN ('READY', 'RETRY') THEN due_at END AS next_attempt_at, created_at
@@ -200,7 +200,7 @@ SELECT ends.last_scanned, ends.scanned, found.*
 FROM (SELECT min(delivery_id) AS last_scanned, count(*) AS scanned FROM scanned) ends
 LEFT JOIN LATERAL (
     SELECT * FROM scanned WHERE ($3::text IS NULL OR event_type = $3)
-        AND state = ANY($4::text[])
+        AND state = ANY($4::text[]) AND (NOT $10 OR {log.TRIED})
         AND ($8::timestamptz IS NULL OR created_at >= $8) AND ($9::timestamptz IS NULL OR created_at < $9)
     ORDER BY delivery_id DESC LIMIT $6
 ) found ON true ORDER BY found.delivery_id DESC
@@ -226,7 +226,8 @@ async def list_deliveries(
     found = ListPage[Delivery]([], None)
     what, times = (wanted.event_type, wanted.states), (wanted.start, wanted.end)
     for limit in (4 * size, MAX_SCANNED):  # most pages are full after a short look
-        rows = await connection.fetch(_DELIVERIES, tenant_id, span.end, *what, limit, size + 1, span.first, *times)
+        which = span.first, *times, wanted.tried
+        rows = await connection.fetch(_DELIVERIES, tenant_id, span.end, *what, limit, size + 1, *which)
         found = _scanned(Delivery, "delivery_id", rows, size, limit)
         if len(found.rows) == size or found.next is None:
             break

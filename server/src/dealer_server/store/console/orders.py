@@ -49,6 +49,11 @@ class Reference(NamedTuple):
     transaction_id: str
     remark: str | None
 
+    @property
+    def own(self) -> str:
+        """The transaction id; "" of an order that was bought in the console, which gave it one."""
+        return "" if self.transaction_id.startswith("console-") else self.transaction_id
+
 
 class Owner(NamedTuple):
     """The dealer of an order."""
@@ -381,6 +386,14 @@ async def references(connection: Connection, tenant_id: int, order_ids: Iterable
         sorted({order_id for order_id in order_ids if order_id is not None}),
     )
     return {row["order_id"]: Reference(row["transaction_id"], row["remark"]) for row in rows}
+
+
+async def packages(connection: Connection, tenant_id: int, order_id: int) -> list[str]:
+    """The packages of an order, by line."""
+    rows = await connection.fetch(
+        "SELECT package_code FROM order_item WHERE tenant_id = $1 AND order_id = $2 ORDER BY line", tenant_id, order_id
+    )
+    return list(dict.fromkeys(row["package_code"] for row in rows))
 
 
 async def bodies(

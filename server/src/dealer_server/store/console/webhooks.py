@@ -12,6 +12,7 @@ from dealer_server.store.console import pages, queues
 from dealer_server.store.console.pages import ListPage, ScanRange
 from dealer_server.store.distribution.due import fetch_all
 from dealer_server.store.webhooks import answers
+from dealer_server.store.webhooks.log import TRIED
 from esim_dealer.wire.vocabulary import AttemptError, ChangeHint, DeliveryState, EndpointState, EventType
 
 SAMPLE = 200
@@ -45,12 +46,12 @@ class Wanted(NamedTuple):
     start: datetime | None = None
     end: datetime | None = None
     tried: bool = False  # had an attempt that failed
-    answer: str | None = None  # to the last attempt: 500, 5xx, TIMEOUT (rules/webhooks/answers.py)
+    answer: str | None = None  # to the last attempt, or with `tried` to the last one that failed: 500, 5xx, TIMEOUT
 
 
 class DeliveryRow(NamedTuple):
     """A delivery in the log, with the result of its last attempt that is still kept. `next_attempt_at`: None where no
-    attempt is due."""
+    attempt is due. `failed_status`, `failed_error`: of the last attempt of several that failed."""
 
     tenant_id: int
     dealer: str
@@ -65,6 +66,8 @@ class DeliveryRow(NamedTuple):
     http_status: int | None
     error: AttemptError | None
     duration_ms: int | None
+    failed_status: int | None
+    failed_error: AttemptError | None
 
 
 COUNTED = 1_000
@@ -72,7 +75,6 @@ ANSWERS = 2_000
 """Deliveries whose answers a page looks at, where it wants some of these."""
 BY_INDEX: tuple[DeliveryState, ...] = ("RETRY", "FAILED")
 """States of few deliveries, which have an index: they are read by it and not by spans of ids."""
-_TRIED = " AND (attempt_count > 1 OR state IN ('RETRY', 'FAILED'))"
 _NONE, _EPOCH, _SOON = 2**53, datetime.fromtimestamp(0, UTC), 64
 # Found first, and looked up then: of each dealer as many are found as of all of them together.
 _DELIVERIES = """
@@ -88,11 +90,15 @@ WITH found AS MATERIALIZED (
 )
 SELECT f.tenant_id, f.dealer, f.delivery_id, f.order_id, f.event_type, f.hints, f.state, f.attempt_count,
     CASE WHEN f.state IN ('READY', 'RETRY') THEN f.due_at END AS next_attempt_at, f.created_at, last.http_status,
-    last.error, last.duration_ms
+    last.error, last.duration_ms, failed.http_status AS failed_status, failed.error AS failed_error
 FROM found f {rows} LEFT JOIN LATERAL (
     SELECT http_status, error, duration_ms FROM webhook_attempt a
     WHERE a.tenant_id = f.tenant_id AND a.delivery_id = f.delivery_id ORDER BY number DESC LIMIT 1
-) last ON true ORDER BY f.delivery_id {direction}
+) last ON true LEFT JOIN LATERAL (
+    SELECT http_status, error FROM webhook_attempt a
+    WHERE a.tenant_id = f.tenant_id AND a.delivery_id = f.delivery_id AND f.attempt_count > 1 AND error IS NOT NULL
+    ORDER BY number DESC LIMIT 1
+) failed ON true ORDER BY f.delivery_id {direction}
 """
 MOST_GAPS = 3
 """Of deliveries that were not needed, which a page passes by."""
@@ -183,14 +189,14 @@ async def deliveries(
     async def matching(begin: int, end: int, limit: int) -> list[DeliveryRow]:
         assert wanted.state is None or wanted.state in get_args(DeliveryState), "it is a literal in the SQL"
         state = f"AND state = '{wanted.state}'" if wanted.state else "AND state <> 'SKIPPED'"
-        state += _TRIED if wanted.tried else ""
+        state += f" AND {TRIED}" if wanted.tried else ""
         sql = _DELIVERIES.format(state=state, direction=left.direction, rows=_ROWS)
         times = wanted.event_type, wanted.start, wanted.end
         rows = await connection.fetch(sql, wanted.tenant_id, begin, end, *times, limit)
         return [DeliveryRow(**row) for row in rows]
 
     async def answered(begin: int, end: int, limit: int) -> list[DeliveryRow]:
-        return _answered(await matching(begin, end, ANSWERS), wanted.answer)[:limit]
+        return _answered(await matching(begin, end, ANSWERS), wanted)[:limit]
 
     span = left.after(seen)
     if wanted.state not in BY_INDEX:
@@ -206,7 +212,7 @@ async def deliveries(
             found = ListPage([*found.rows, *more.rows], more.next)
         return found
     read = await matching(span.first, span.end, ANSWERS if wanted.answer else size + 1)
-    rows = _answered(read, wanted.answer)
+    rows = _answered(read, wanted)
     if len(rows) > size:
         return ListPage(rows[:size], rows[size - 1].delivery_id)
     return ListPage(rows, read[-1].delivery_id if wanted.answer and len(read) == ANSWERS else None)
@@ -228,8 +234,16 @@ async def _over_skipped(connection: Connection, left: ScanRange) -> int | None:
     return min(ids) - 1 if left.oldest_first else max(ids) + 1
 
 
-def _answered(rows: list[DeliveryRow], answer: str | None) -> list[DeliveryRow]:
-    return [row for row in rows if answer is None or rules.matches(answer, row.http_status, row.error)]
+def _answered(rows: list[DeliveryRow], wanted: Wanted) -> list[DeliveryRow]:
+    answer = wanted.answer
+    if answer is None:
+        return rows
+    return [
+        row
+        for row in rows
+        if rules.matches(answer, row.http_status, row.error)
+        or (wanted.tried and row.failed_error and rules.matches(answer, row.failed_status, row.failed_error))
+    ]
 
 
 async def ids_between(

@@ -50,6 +50,7 @@ class Filter(NamedTuple):
     start: datetime | None = None
     end: datetime | None = None
     own_only: bool = False  # not those in the RT family's dialect
+    tried: bool = False  # had an attempt that failed
 
 
 class Failures(NamedTuple):
@@ -64,6 +65,8 @@ class Failures(NamedTuple):
     newest_at: datetime
 
 
+TRIED = "(attempt_count > 1 OR state IN ('RETRY', 'FAILED'))"
+"""A delivery that had an attempt that failed."""
 _COLUMNS = (
     "tenant_id, delivery_id, order_id, event_type, trigger, state, order_version, hints, attempt_count,"
     " CASE WHEN state IN ('READY', 'RETRY') THEN due_at END AS next_attempt_at, created_at"
@@ -85,8 +88,9 @@ def where(filter: Filter) -> str:
         (filter.end, "created_at < $5", "$5::timestamptz IS NULL"),
     )
     matching = " AND ".join(absent if value is None else given for value, given, absent in conditions)
+    tried = f" AND {TRIED}" if filter.tried else ""
     own = f" AND NOT starts_with(event_type, '{RT}')" if filter.own_only else ""
-    return f"tenant_id = $1{states} AND {matching}{own}"
+    return f"tenant_id = $1{states} AND {matching}{tried}{own}"
 
 
 def arguments(tenant_id: int, filter: Filter) -> tuple[object, ...]:
@@ -155,14 +159,18 @@ async def attempts(connection: Connection, tenant_id: int, delivery_ids: Sequenc
     return by_delivery
 
 
-async def last_attempts(connection: Connection, tenant_id: int, delivery_ids: Sequence[int]) -> dict[int, Attempt]:
-    """The last attempt of each delivery that has one, without what was answered."""
+async def last_attempts(
+    connection: Connection, tenant_id: int, delivery_ids: Sequence[int], *, failed: bool = False
+) -> dict[int, Attempt]:
+    """The last attempt of each delivery that has one, without what was answered; `failed`: that failed."""
     rows = await connection.fetch(
         "SELECT DISTINCT ON (delivery_id) tenant_id, delivery_id, number, started_at, duration_ms, remote_address,"
         " http_status, error, NULL AS answer_head FROM webhook_attempt"
-        " WHERE tenant_id = $1 AND delivery_id = ANY($2::bigint[]) ORDER BY delivery_id, number DESC",
+        " WHERE tenant_id = $1 AND delivery_id = ANY($2::bigint[]) AND (error IS NOT NULL OR NOT $3)"
+        " ORDER BY delivery_id, number DESC",
         tenant_id,
         delivery_ids,
+        failed,
     )
     return {row["delivery_id"]: Attempt(**row) for row in rows}
 

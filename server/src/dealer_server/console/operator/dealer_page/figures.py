@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dealer_server.console.shared import reports
 from dealer_server.db.connection import Connection
+from dealer_server.rules.axis import Number
 from dealer_server.rules.incidents.dealer import FEW_DAYS
 from dealer_server.rules.incidents.receiver import Health, health
 from dealer_server.rules.period import period
@@ -34,7 +35,7 @@ class ListedDealer(NamedTuple):
     row: DealerRow
     health: Health
     recent: Recent
-    numbers: Sequence[float]
+    numbers: Sequence[Number]
     days_left: int | None
 
     @property

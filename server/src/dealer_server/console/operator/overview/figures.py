@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from dealer_server.console.operator.overview.hours import Counted
@@ -10,13 +11,14 @@ from dealer_server.console.operator.timeline import duration_text
 from dealer_server.console.shared.params import address
 from dealer_server.console.shared.rendering import many
 from dealer_server.rules.access import latency_histogram
+from dealer_server.rules.axis import Number
 from dealer_server.rules.incidents.health import is_degraded, share_text
 from dealer_server.rules.money import money
 from dealer_server.rules.period import DAY, HOUR, Period, change_text, grouped, starts
 from dealer_server.store.console.overview import Hour
 
 Value = Callable[[Hour], float]
-Values = Callable[[Sequence[Hour]], list[float]]
+Values = Callable[[Sequence[Hour]], Sequence[Number]]
 
 
 class Figure(NamedTuple):
@@ -30,7 +32,7 @@ class Figure(NamedTuple):
     currency: str = ""
     change: str = ""
     note: str = ""
-    numbers: Sequence[float] = ()
+    numbers: Sequence[Number] = ()
     label: str = ""
     open: bool = False
     degraded: bool = False
@@ -44,8 +46,8 @@ class Chart(NamedTuple):
     title: str
     figure: Figure
     times: Sequence[datetime]
-    values: Sequence[float]
-    before: Sequence[float | None]
+    values: Sequence[Number]
+    before: Sequence[Number | None]
     unit: str
     open: bool
 
@@ -88,7 +90,7 @@ def charts(counted: Counted, of: Period) -> list[Chart]:
     def orders(hours: Sequence[Hour]) -> list[float]:
         return grouped(hours, of, lambda hour: hour.orders)
 
-    def turnover(hours: Sequence[Hour]) -> list[float]:
+    def turnover(hours: Sequence[Hour]) -> list[Decimal]:
         return [_major(amount, currency) for amount in grouped(hours, of, _turnover_in(currency))]
 
     return [
@@ -97,7 +99,7 @@ def charts(counted: Counted, of: Period) -> list[Chart]:
     ]
 
 
-def _before(counted: Counted, of: Period, values: Values) -> list[float | None]:
+def _before(counted: Counted, of: Period, values: Values) -> list[Number | None]:
     """Of the buckets of the period before that are over; None for the others."""
     size, every = of.bucket // HOUR, len(starts(of))
     hours = counted.previous or ()
@@ -145,8 +147,8 @@ def _turnover_in(currency: str) -> Value:
     return lambda hour: hour.turnover.get(currency, 0)
 
 
-def _major(amount: float, currency: str) -> float:
-    return float(money.text(int(amount), currency))
+def _major(amount: float, currency: str) -> Decimal:
+    return Decimal(money.text(int(amount), currency))
 
 
 def _webhooks(counted: Counted, of: Period) -> Figure:

@@ -11,6 +11,7 @@ from dealer_server.console.shared import reports
 from dealer_server.console.shared.params import address
 from dealer_server.console.shared.rendering import many
 from dealer_server.db.connection import Connection
+from dealer_server.rules.axis import Number
 from dealer_server.rules.money import money
 from dealer_server.rules.period import Period
 from dealer_server.rules.reports import period as days
@@ -97,7 +98,7 @@ async def sold(connection: Connection, of: Period, today: date) -> Sold:
 
 def charts(found: Sold) -> list[Chart]:
     """Day by day, as reports have them."""
-    now, before = ([float(one.sold) for one in some] for some in (found.now, found.before))
+    now, before = ([one.sold for one in some] for some in (found.now, found.before))
     return [
         _chart(found, "sold-chart", "eSIMs and recharges per day", _esims(found), "", now, before),
         _chart(found, "turnover-chart", f"Revenue per day, {found.currency}", _revenue(found), found.currency,
@@ -107,7 +108,7 @@ def charts(found: Sold) -> list[Chart]:
 
 
 def _chart(
-    found: Sold, key: str, title: str, figure: Figure, unit: str, values: list[float], before: list[float]
+    found: Sold, key: str, title: str, figure: Figure, unit: str, values: Sequence[Number], before: Sequence[Number]
 ) -> Chart:
     was = [*before[: len(before) - found.open], *[None] * found.open] if any(before) else []
     return Chart(key, title, figure, [days.start_of(day) for day in found.days.days], values, was, unit, found.open)

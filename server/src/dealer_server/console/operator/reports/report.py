@@ -21,22 +21,20 @@ COLUMNS = {
 async def show_report(context: RequestContext) -> Html:
     asked, dealer = await _asked(context)
     found = await reports.load(context, asked)
-    complete = found.currency in found.totals and found.totals[found.currency].complete
     async with context.parts.database.connection() as connection:
         suppliers = await report.suppliers(connection)
     return Html(
         400 if asked.problem else 200,
         report=found,
-        chart=reports.chart(found, {"revenue": "Revenue", "margin": "Margin"} if complete else {"revenue": "Revenue"}),
-        before=reports.chart_before(found.before, found.currency),
         dates=dates.of_report(context, REPORTS, asked),
         keys=[(name, reports.WORDS[name]) for name in KEYS],
         by=reports.grouping(KEYS, "By"),
-        then=[("", "Then by…"), *reports.grouping(KEYS, "Then by")],
+        then=[("", "Second grouping"), *reports.grouping(KEYS, "Then by")],
         dealer=dealer,
         suppliers=suppliers,
         own=False,
         path=REPORTS,
+        **reports.chart(found, "Revenue", context, REPORTS),
         export=reports.address(f"{REPORTS}.csv", context, asked),
         orders_of=lambda group: _orders(asked, group),
         packages_of=lambda group: _packages(context, asked, group),

@@ -17,6 +17,7 @@ from dealer_server.rules import period
 from dealer_server.rules.period import Period
 from dealer_server.rules.webhooks import answers as rules
 from dealer_server.store.console import dealers as console_dealers
+from dealer_server.store.console import user
 from dealer_server.store.console import webhooks as store
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.webhooks import DeliveryRow, Wanted
@@ -27,6 +28,8 @@ from dealer_server.webhooks import sample_event
 from dealer_server.webhooks.sample_event import TestResult
 
 ENDPOINT, TEMPLATE = f"{ENDPOINTS}/{{tenant_id}}", "operator/endpoint.html"
+PEOPLE = 20
+"""Of so many users one is looked for who has an address."""
 RANGES: tuple[period.Range, ...] = ("24h", "7d", "30d")
 TITLES: Mapping[str, str] = {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 
@@ -63,6 +66,8 @@ async def _show(context: RequestContext, result: TestResult | None = None) -> Ht
         history = rules.history(await answers.hours(connection, tenant_id, of.start), of)
         today = (await answers.of_dealers(connection, [tenant_id], day(context).start)).get(tenant_id, Answered())
         waiting = await recent.unfinished(connection, tenant_id, store.COUNTED)
+        undelivered = (await store.counts(connection, tenant_id))["FAILED"]
+        people = await user.listed(connection, tenant_id, limit=PEOPLE)
         return Html(
             dealer=dealer,
             endpoint=endpoint,
@@ -72,6 +77,8 @@ async def _show(context: RequestContext, result: TestResult | None = None) -> Ht
             signer=await signer.load(connection, tenant_id),
             test_result=result,
             waiting=waiting,
+            ended_well=not waiting and not undelivered,
+            mail=next((one.mail for one in people if one.mail and one.status == "ACTIVE"), ""),
             most_waiting=store.COUNTED,
             period=of,
             answer_text=answer_text,
@@ -121,12 +128,12 @@ async def _causes(connection: Connection, tenant_id: int, of: Period) -> dict[st
     """How long attempts took, all together and by hour or day, and the last one of each way to fail."""
     failures = await answers.last_failures(connection, tenant_id, of.start)
     by_start = await answers.latencies(connection, tenant_id, of.start, of.bucket)
-    times = [at for at in period.starts(of) if at in by_start or at + of.bucket < of.end]
+    times = period.starts(of)
     took = [by_start.get(at, Latency()) for at in times]
     return {
         "latency": await answers.latency(connection, tenant_id, of.start),
         "times": times,
-        "unfinished": of.open and times[-1:] == period.starts(of)[-1:],
+        "unfinished": of.open and took[-1].p50 is not None,
         "took": [("p50", [one.p50 for one in took]), ("p95", [one.p95 for one in took])],
         "failures": {rules.word(one.http_status, one.error): one for one in failures},
         "advice": rules.advice,

@@ -34,12 +34,14 @@ WEBHOOKS = "/console/webhooks"
 DELIVERY = "/console/deliveries/{tenant_id}/{delivery_id}"
 STATES: tuple[DeliveryState, ...] = get_args(DeliveryState)
 FINISHED: tuple[str, ...] = get_args(Resendable)
-TABS: tuple[tuple[str, DeliveryState], ...] = (("Retrying", "RETRY"), ("Failed", "FAILED"), ("Delivered", "DELIVERED"))
+TABS: tuple[tuple[str, DeliveryState], ...] = (
+    ("Retrying", "RETRY"), ("Undelivered", "FAILED"), ("Delivered", "DELIVERED"),
+)  # fmt: skip
 PRESETS: list[tuple[str, dict[str, str]]] = [(name, {"status": state}) for name, state in TABS]
-PRESETS.insert(2, ("Had failed attempts", {"attempts": "failed"}))
+PRESETS.insert(2, ("With failed attempts", {"attempts": "failed"}))
 FILTERS = ("attempts", "dealer", "status", "event", "answer", "from", "to")
-WORST, RETRIED = 3, 5
-"""Endpoints, and deliveries that had failed attempts, above the log."""
+WORST, RETRIED, LATEST = 3, 5, 10
+"""Endpoints, and deliveries that had failed attempts, above the log; and how many it lists below those."""
 COLUMNS: Mapping[str, Callable[[DeliveryRow], str]] = {
     "deliveryId": lambda row: str(row.delivery_id),
     "createTime": lambda row: f"{row.created_at:%Y-%m-%dT%H:%M:%SZ}",
@@ -63,11 +65,12 @@ async def webhooks(context: RequestContext) -> Html:
     of = day(context)
     async with context.parts.database.connection() as connection:
         dealer, wanted = await _wanted(connection, context)
-        if not faults:
-            found = await store.deliveries(
-                connection, wanted, seen, PAGE_SIZE, context.now, oldest_first=not order.descending
-            )
         retried = ListPage[DeliveryRow]((), None) if faults else await _retried(connection, context, wanted, of.start)
+        if not faults:
+            size = LATEST if retried.rows else PAGE_SIZE
+            found = await store.deliveries(
+                connection, wanted, seen, size, context.now, oldest_first=not order.descending
+            )
         counts = await store.counts(connection, wanted.tenant_id)
         worst = await store.endpoints(connection, 0, WORST + 1, of.start)
         found_answers = await (
@@ -80,15 +83,13 @@ async def webhooks(context: RequestContext) -> Html:
     told = known if not filters.keys() - {"status", "sort", "dealer"} else {}
     listed = counts.get(wanted.state or "ALL") if told else None
     total = None if listed == queues.MANY else listed
-    above = retried.rows[:RETRIED]
-    below = [row for row in found.rows if row not in above]
     since = {**filters, "attempts": "failed", "from": f"{of.start:%Y-%m-%dT%H:%M}"}
     return Html(
-        retried=above,
+        retried=retried.rows[:RETRIED],
         retried_total=f"{len(retried.rows)}{'+' if retried.next else ''}",
         all_retried=params.address(WEBHOOKS, since) if len(retried.rows) > RETRIED else "",
         ended_well=not counts["RETRY"] and not counts["FAILED"],
-        deliveries=below,
+        deliveries=found.rows,
         dealer=dealer,
         faults=faults,
         filtered=bool(faults) or wanted != Wanted(),
@@ -102,7 +103,7 @@ async def webhooks(context: RequestContext) -> Html:
         more_endpoints=len(worst) > WORST,
         sample=store.SAMPLE,
         order=order,
-        pager=params.pager(context, WEBHOOKS, found.next, shown=len(above) + len(below), word="delivery", total=total),
+        pager=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery", total=total),
         event_text=event_text,
         export=params.address(f"{WEBHOOKS}.csv", filters),
     )
@@ -159,10 +160,12 @@ async def show_delivery(context: RequestContext) -> Html:
         bodies = await orders.bodies(connection, tenant_id, readable, context.parts.data_keys)
         endpoint = await endpoints.find(connection, tenant_id)
         signs = await signer.load(connection, tenant_id)
+        packages = await orders.packages(connection, tenant_id, delivery.order_id)
     body = bodies.get(delivery_id, b"")
     own = not delivery.event_type.startswith(RT)
     return Html(
         delivery=delivery,
+        packages=packages,
         dealer=dealer,
         url="" if endpoint is None else endpoint.url if own else endpoint.rt_url,
         attempts=codes.without_codes(attempts[delivery_id], body),
@@ -171,7 +174,6 @@ async def show_delivery(context: RequestContext) -> Html:
             delivery,
             signs.app_key if signs else "",
             standard=bool(endpoint and endpoint.standard_headers),
-            whose="the dealer's",
         ),
         event_text=event_text,
         finished=delivery.state in FINISHED,

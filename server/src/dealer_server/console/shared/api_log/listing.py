@@ -31,34 +31,28 @@ _MICROSECOND = timedelta(microseconds=1)
 
 async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
     """`shown`: what else the template needs."""
-    query, of = context.query, period("24h", None, None, context.now)
-    outcome: Outcome | None = params.one_of(query, "result", OUTCOMES)
-    filters = CallFilter(
-        params.text(query, "code"),
-        params.text(query, "path"),
-        params.day(query, "from"),
-        params.day(query, "to", after=True),
-        outcome,
-        params.text(query, "q"),
-    )
+    of, filters = period("24h", None, None, context.now), _filters(context)
+    outcome = filters.outcome
     async with context.parts.database.connection() as connection:
         codes = await api_log.codes(connection, log.tenant_id)
         paths = await api_log.paths(connection, log.tenant_id, outcome)
         calls = await api_log.list_calls(connection, log.tenant_id, filters, _before(context), PAGE_SIZE)
         first = [] if _is_asked(context) else await _refused(connection, log.tenant_id, of.start)
         both = [*first, *calls]
-        about = await subjects.of_calls(connection, log.tenant_id, ((one.path, subjects.named(one)) for one in both))
+        named = ((one.path, subjects.named(one)) for one in both)
+        about = await subjects.of_calls(connection, log.tenant_id, named, by_reference=True)
         kept = await api_log.kept(connection, log.tenant_id, of.start)
         found = await call_hour.since(connection, log.tenant_id, of.start)
         served = await served_call.served(connection, log.tenant_id)
         keys = await credential.of_tenant(connection, log.tenant_id)
     told, callers = {_named(one) for one in first}, {(one.address, one.app_key) for one in both}
     rest = [pair for pair in zip(calls, about[len(first) :], strict=True) if _named(pair[0]) not in told]
+    lines = _runs(rest, apart=bool(filters.named))
     return Html(
         log=log,
         outcome=outcome or "",
         latest=[(call, its, 1) for call, its in zip(first, about, strict=False)],
-        calls=_runs(rest, apart=bool(filters.named)),
+        calls=lines,
         all_from=both[0] if len(callers) == 1 else None,
         status=STATUS,
         counts={"": kept.refused + kept.succeeded, "refused": kept.refused, "succeeded": kept.succeeded},
@@ -75,9 +69,21 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         key_names={key.app_key: key.name for key in keys if key.name},
         slow=SLOW_MS,
         filters=filters,
-        faults=params.faults(query),
-        pages=_pager(context, log.path, calls),
+        faults=params.faults(context.query),
+        pages=_pager(context, log.path, calls, len(calls) - len(rest) + len(lines)),
         **shown,
+    )
+
+
+def _filters(context: RequestContext) -> CallFilter:
+    query = context.query
+    return CallFilter(
+        params.text(query, "code"),
+        params.text(query, "path"),
+        params.day(query, "from"),
+        params.day(query, "to", after=True),
+        params.one_of(query, "result", OUTCOMES),
+        params.text(query, "q"),
     )
 
 
@@ -96,9 +102,11 @@ def _named(call: CallRow) -> tuple[bool, int]:
     return bool(call.code), call.number
 
 
-def _pager(context: RequestContext, path: str, calls: Sequence[CallRow]) -> Pager:
+def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], lines: int) -> Pager:
+    """`lines`: those that these calls stand in."""
     total = calls[0].total if calls else None
-    return params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
+    found = params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
+    return found._replace(text=f"{many(lines, 'line')}: {found.text}") if lines < len(calls) else found
 
 
 def _runs(calls: Iterable[tuple[CallRow, T]], *, apart: bool) -> list[tuple[CallRow, T, int]]:

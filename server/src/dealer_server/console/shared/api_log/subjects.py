@@ -7,7 +7,9 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.access import call_subject
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import api_log
+from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console.api_log import CallRow
+from dealer_server.store.console.orders import Reference
 
 OWN = ("transactionId", "refundTransactionId")
 """What the dealer calls its orders and refunds."""
@@ -32,13 +34,25 @@ def named(row: CallRow) -> tuple[str, str]:
 
 
 async def of_calls(
-    connection: Connection, tenant_id: int, calls: Iterable[tuple[str, tuple[str, str]]]
+    connection: Connection, tenant_id: int, calls: Iterable[tuple[str, tuple[str, str]]], *, by_reference: bool = False
 ) -> list[Subject]:
-    """Of calls of these paths, which named these."""
+    """Of calls of these paths, which named these. `by_reference`: orders go by their dealer's own references."""
     calls = list(calls)
+    numbers = {identity.order_id(text) for _, (kind, text) in calls if by_reference and kind == "orderNo"} - {None}
+    references = await console_orders.references(connection, tenant_id, numbers) if numbers else {}
     own = {text for path, (kind, text) in calls if kind == "transactionId" and _TOPUPS not in path}
     orders = await api_log.orders_named(connection, tenant_id, own) if own else {}
-    return [Subject(kind, text, _href(path, kind, text, orders)) for path, (kind, text) in calls]
+    return [_subject(path, kind, text, orders, references) for path, (kind, text) in calls]
+
+
+def _subject(
+    path: str, kind: str, text: str, orders: Mapping[str, int], references: Mapping[int, Reference]
+) -> Subject:
+    """`references`: of the orders that go by them."""
+    href, found = _href(path, kind, text, orders), references.get(identity.order_id(text) or 0)
+    if kind == "orderNo" and found and found.own:
+        return Subject("transactionId", found.own, href)
+    return Subject(kind, text, href)
 
 
 def _href(path: str, kind: str, text: str, orders: Mapping[str, int]) -> str:
