@@ -37,7 +37,7 @@ async def test_a_subject_is_one_line_until_it_is_over_and_then_says_when_that_wa
         assert "Nothing was resolved yet" in await see(admin, OVER)
         await looks(quiet)
         said = await see(admin, INBOX)
-        assert "Critical: Package DEMO-STOCK is sold out" in said and "Load stock" in said
+        assert "Critical: Package DEMO-STOCK is sold out" in said and "Upload codes" in said
         assert said.count("DEMO-STOCK") == 1, "the incident and its notice are one line"
         assert "Package DEMO-STOCK" not in await see(admin, f"{INBOX}?kind=Dealers")
         assert "Package DEMO-STOCK" in await see(admin, f"{INBOX}?kind=Supply")
@@ -45,7 +45,7 @@ async def test_a_subject_is_one_line_until_it_is_over_and_then_says_when_that_wa
         await looks(quiet)
         assert "DEMO-STOCK" not in await see(admin, INBOX)
         said = await see(admin, OVER)
-        assert "Resolved: Low stock: 0 left of DEMO-STOCK" in said and "Load stock" not in said
+        assert "Resolved: Low stock: 0 left of DEMO-STOCK" in said and "Upload codes" not in said
         assert "resolved" in await see(admin, f"{INBOX}?state=all")
 
 

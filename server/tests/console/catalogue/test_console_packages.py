@@ -159,7 +159,7 @@ async def test_tabs_tell_how_many_are_on_sale_sold_out_and_off_sale(admin: Brows
         admin, "/console/packages?q=TEST-STOCKOUT"
     )
     page = await see(admin, "/console/packages?status=SOLD_OUT&q=TEST-STOCKOUT")
-    assert "1 package found" in page and "Load stock" in page
+    assert "1 package found" in page and "Upload codes" in page
     assert "No package matches" in await see(admin, "/console/packages?status=OFF_SALE&q=TEST-STOCKOUT")
 
 

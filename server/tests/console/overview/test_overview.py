@@ -184,10 +184,10 @@ async def test_stock_that_is_low_is_told_of_with_where_to_load_it(quiet: Service
     async with signed_in(quiet) as admin, notice_worker(quiet, limits=Limits(stock_low=10, queue_hours=0)) as worker:
         await worker.look()
         said = await incidents(admin)
-        assert "Package DEMO-STOCK is sold out. Load stock" in said
+        assert "Package DEMO-STOCK is sold out. Upload codes" in said
         assert "TEST-STOCKOUT" not in said, "it is meant to be sold out"
         await admin.post("/console/packages/DEMO-STOCK/stock", files={"file": stock_csv(3).encode()})
-        assert "Package DEMO-STOCK is low on stock: 3 eSIMs left. Load stock" in await incidents(admin)
+        assert "Package DEMO-STOCK is low on stock: 3 eSIMs left. Upload codes" in await incidents(admin)
 
 
 async def test_a_dealers_page_says_what_keeps_it_from_buying(service: Service, dealer: ApiClient, admin: Browser):

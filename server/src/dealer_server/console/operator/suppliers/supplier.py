@@ -1,7 +1,9 @@
 """One supplier: how it is doing, what waits for it, its calls, and the packages that it makes."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import groupby
 from statistics import median
 from typing import Any, NamedTuple
@@ -38,27 +40,35 @@ from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
 
 TEMPLATE = "operator/suppliers/supplier.html"
-CALLS, WAITING, RUNS = 25, 25, 8
+CALLS, WAITING, RUNS = 50, 25, 8
 ROUTED = 8
 """Of so many packages the page tells, unless it is asked for all."""
-HOURS = 24
+RANGES = {"24h": (DAY, "24 hours"), "7d": (7 * DAY, "7 days"), "30d": (30 * DAY, "30 days")}
 OUTAGE_DAYS, OUTAGES = 30, 50
 
 
 class CallRun(NamedTuple):
-    """Calls in a row with the same result: the latest, how many more there are, and when the first was sent."""
+    """The `calls` about one unit, of which the latest says what came of it. `seconds`: from the first to its answer.
+    `more`: so many units in a row failed in the same way, the first at `since`."""
 
     latest: CallRow
+    calls: int
+    seconds: float | None
     more: int
     since: datetime
 
 
 def _runs(calls: Sequence[CallRow]) -> list[CallRun]:
     """Of calls from the newest on."""
+    units: dict[str, list[CallRow]] = {}
+    for call in calls:
+        units.setdefault(call.unit_key, []).append(call)
     found = list[CallRun]()
-    for _, of in groupby(calls, lambda call: (call.kind, call.step, call.result, call.message)):
-        latest, *more = of
-        found.append(CallRun(latest, len(more), (more or [latest])[-1].sent_at))
+    for _, of in groupby(units.values(), lambda its: (its[0].kind, its[0].failed or its[0].unit_key, its[0].message)):
+        of_latest, *more = of
+        latest, first = of_latest[0], of_latest[-1]
+        took = None if latest.answered_at is None else max((latest.answered_at - first.sent_at).total_seconds(), 0.0)
+        found.append(CallRun(latest, len(of_latest), took, len(more), (more or [of_latest])[-1][0].sent_at))
     return found
 
 
@@ -76,6 +86,7 @@ async def check(context: RequestContext) -> Html:
 
 async def _supplier(context: RequestContext, health: Health | None = None) -> Html:
     code, parts, now = context.path["code"], context.parts, context.now
+    chosen = params.one_of(context.query, "range", tuple(RANGES)) or "24h"
     async with parts.database.connection() as connection:
         row = next((row for row in await console_suppliers.list_suppliers(connection) if row.code == code), None)
         if row is None:
@@ -84,7 +95,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         free = await free_iccids(connection, code)
         calls = await supplier_work.latest_calls(connection, code, CALLS)
         count = await supplier_work.call_counts(connection, code, now - DAY, now)
-        hours, down = await _hours(connection, row, now)
+        hours, down = await _hours(connection, row, now, RANGES[chosen][0])
         outages = await outage.since(connection, code, now - timedelta(days=OUTAGE_DAYS), OUTAGES)
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
@@ -110,6 +121,9 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         typical=median(took) if took else None,
         count=count,
         hours=hours,
+        hours_cut=hours.total >= supplier_work.COUNTED_CALLS,
+        chosen=chosen,
+        ranges={name: text for name, (_, text) in RANGES.items()},
         down=down,
         outages=outages,
         outage_days=OUTAGE_DAYS,
@@ -137,14 +151,28 @@ async def _served(connection: Connection, context: RequestContext, code: str) ->
     }
 
 
-async def _hours(connection: Connection, row: SupplierRow, now: datetime) -> tuple[Bars, Sequence[datetime]]:
-    """Calls of the last 24 hours, the first and the current one in part; and the hours in which it is down."""
-    current = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    starts = [current - timedelta(hours=ago) for ago in reversed(range(HOURS + 1))]
-    found = {one.start: one for one in await supplier_work.call_hours(connection, row.code, now - DAY, now)}
-    hours = [Bar(start, found[start].good, found[start].bad) if start in found else Bar(start) for start in starts]
-    down = [start for start in starts if row.up is False and row.since and start + timedelta(hours=1) > row.since]
-    return Bars(hours, sum(one.good for one in hours), sum(one.bad for one in hours), hourly=True), down
+async def _hours(
+    connection: Connection, row: SupplierRow, now: datetime, of: timedelta
+) -> tuple[Bars, Sequence[datetime]]:
+    """Calls of so long, by the hour, by 6 hours or by the day, the first and the current one in part; and those of
+    them in which it is down."""
+    bucket = timedelta(hours=1 if of == DAY else 6 if of < 30 * DAY else 24)
+    first = now - of
+    start_of = partial(_start_of, bucket=bucket)
+    starts = [start_of(first) + at * bucket for at in range((start_of(now) - start_of(first)) // bucket + 1)]
+    good, bad = Counter[datetime](), Counter[datetime]()
+    for one in await supplier_work.call_hours(connection, row.code, first, now):
+        good[start_of(one.start)] += one.good
+        bad[start_of(one.start)] += one.bad
+    bars = [Bar(start, good[start], bad[start]) for start in starts]
+    down = [start for start in starts if row.up is False and row.since and start + bucket > row.since]
+    return Bars(bars, good.total(), bad.total(), hourly=of == DAY), down
+
+
+def _start_of(moment: datetime, bucket: timedelta) -> datetime:
+    """Of the hours of a day that it is in."""
+    day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return day + (moment - day) // bucket * bucket
 
 
 @action(f"{SUPPLIER}/reroute", OPERATOR_SUPPORT)
