@@ -102,7 +102,6 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         served = await _served(connection, context, code)
         incidents = await findings.of_supplier(connection, context, row)
         spent = (await spending(connection, [row], day_of(now)))[code]
-    took = [one.seconds for one in calls if one.seconds is not None]
     totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if "totals" in context.query else None
     return Html(
         supplier=row,
@@ -115,10 +114,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         balance_text=fine_text,
         totals=totals,
         parked=await list_parked(parts.database, code),
-        calls=_runs(calls)[:RUNS],
-        failing=next((one for one in calls if one.failed and one.sent_at >= now - DAY), None),
-        timed=len(took),
-        typical=median(took) if took else None,
+        **_latest(calls, now),
         count=count,
         hours=hours,
         hours_cut=hours.total >= supplier_work.COUNTED_CALLS,
@@ -135,6 +131,16 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         **served,
         margin=price_list.margin,
     )
+
+
+def _latest(calls: Sequence[CallRow], now: datetime) -> dict[str, Any]:
+    took = [one.seconds for one in calls if one.seconds is not None]
+    return {
+        "calls": _runs(calls)[:RUNS],
+        "failing": next((one for one in calls if one.failed and one.sent_at >= now - DAY), None),
+        "timed": len(took),
+        "typical": median(took) if took else None,
+    }
 
 
 async def _served(connection: Connection, context: RequestContext, code: str) -> dict[str, Any]:
