@@ -75,7 +75,8 @@ async def test_kinds_are_listed_apart_and_plans_that_have_ended_in_one_line(serv
         assert places == sorted(places), "the newest first"
         for number in range(25):
             await told(service, dealer.tenant_id, "PRICE_CHANGED", f"price-{number}")
-        assert "9 plans ended" in (page := await see(ada)) and 'aria-label="Pages"' not in page
+        page = await see(ada)
+        assert "9 plans ended" in page and 'aria-label="Pages"' not in page
 
 
 async def test_marks_keep_few_and_a_notice_is_opened_once(service: Service, dealer: ApiClient):

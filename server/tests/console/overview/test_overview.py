@@ -86,7 +86,7 @@ async def test_lines_that_wait_for_a_paused_supplier_are_counted_and_listed(mark
         assert "Supplier rt:near has been paused since " in said and "3 items wait, the oldest for" in said
         assert "the last attempt for 3 of 3 eSIMs failed (INSUFFICIENT_FUNDS: 200007 as the test wants it)" in said
         assert "View items View supplier" in said
-        listed = (await see(admin, "/console")).partition("Open and failed orders")[2].partition("Latest orders")[0]
+        listed = (await see(admin, "/console")).partition("Waiting orders")[2].partition("Latest orders")[0]
         assert all(order in listed for order in orders) and "Being delivered" in listed
         lines = await see(admin, "/console/waiting?supplier=rt:near")
         assert all(order in lines for order in orders) and "Waiting INSUFFICIENT_FUNDS" in lines

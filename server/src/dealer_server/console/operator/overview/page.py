@@ -46,8 +46,7 @@ async def overview(context: RequestContext) -> Html:
         counts = await call_counts(connection, suppliers, context.now)
         health = words_of(suppliers, counts)
     by_hours, compared = figures.by_hours(of), hours.previous is not None and not hours.missing
-    if not by_hours:
-        compared = any(one.sold for one in sold.before)
+    compared = compared or (not by_hours and any(one.sold for one in sold.before))
     return Html(
         incidents=incidents,
         period=of,
