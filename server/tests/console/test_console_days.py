@@ -293,10 +293,10 @@ async def load_stock(page: Page) -> None:
     await menu(page, "Packages")
     await main(page).get_by_role("searchbox").fill("DEMO-STOCK")
     await main(page).get_by_role("searchbox").press("Enter")
-    await row(page, "DEMO-STOCK").get_by_role("link", name="Load stock").click()
+    await row(page, "DEMO-STOCK").get_by_role("link", name="Upload codes").click()
     file = {"name": "stock.csv", "mimeType": "text/csv", "buffer": stock_csv(3).encode()}
     await page.get_by_label("CSV file").set_input_files(file)  # type: ignore[arg-type]
-    await press(page, "Load")
+    await press(page, "Upload")
     await expect(main(page)).to_contain_text("3 eSIMs loaded; 3 available now")
 
 

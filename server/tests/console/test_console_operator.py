@@ -583,7 +583,7 @@ async def test_the_overview_counts_what_happened(service: Service, dealer: ApiCl
     order = (await dealer.order()).data
     await dealer.delivered(order["orderNo"])
     page = await see(admin, "/console")
-    assert order["orderNo"] in page and "Orders per hour" in page
+    assert order["orderNo"] in page and "Orders per day" in page
 
 
 async def test_every_page_opens_for_every_operator_and_writes_only_for_those_who_may(

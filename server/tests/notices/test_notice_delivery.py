@@ -236,7 +236,8 @@ async def test_users_are_told_what_they_want_where_they_want_it(service: Service
         await fact(service, dealer.tenant_id)
         await all_told(one)
         assert sorted(mail.to[0] for mail in mails.mails[1:]) == ["bob@example.com", "elsewhere@example.com"]
-        assert "Sent to bob@example.com, immediately" in (await bob.get("/console/notices/settings")).text
+        page = (await bob.get("/console/notices/settings")).text
+        assert "bob@example.com" in page and 'value="once" selected' in page
         await rows(service, "UPDATE console_user SET status = 'DISABLED' WHERE user_id = $1 RETURNING 1", bob.user_id)
         await fact(service, dealer.tenant_id)
         await all_told(one)
@@ -290,7 +291,7 @@ async def test_an_address_is_told_of_nothing_before_it_is_confirmed(
         await confirmed(own, one, mails, new)
         assert (await own.send(second)).status_code == 410, "it works once"
         page = (await own.get("/console/notices/settings")).text
-        assert "Unconfirmed" not in page and f"Sent to {new}, immediately" in page
+        assert "Unconfirmed" not in page and f'value="{new}"' in page and "Confirmed." in page
         await fact(service, dealer.tenant_id)
         await all_told(one)
         assert mails.mails[-1].to == [new]
@@ -343,7 +344,7 @@ async def test_a_digest_tells_once_a_day_all_in_one_mail(service: Service, deale
             await asyncio.gather(one.address(), other.address())
         await all_told(one)
         assert mails.mails == []
-        assert "once a day" in (await own.get("/console/notices/settings")).text
+        assert 'value="daily" selected' in (await own.get("/console/notices/settings")).text
         time.advance(timedelta(days=1).total_seconds())
         mails.refusals = [("MAIL", "421 later")]
         await asyncio.gather(all_told(one), all_told(other))
@@ -365,7 +366,7 @@ async def test_without_a_mail_server_nothing_is_mailed_and_the_console_says_so(s
         async with notice_worker(service) as one:
             assert await all_told(one) == 0
         page = (await own.get("/console/notices")).text
-        assert "Email is off." in page and "Top-up approved: 20.00 USD" in page
+        assert "Email is off: no mail server is set up." in page and "Top-up approved: 20.00 USD" in page
         assert (await own.get("/console/mails")).status_code == 404
     async with signed_in(service) as admin:
         assert (await admin.get("/console/mails")).status_code == 200

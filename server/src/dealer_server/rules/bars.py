@@ -18,7 +18,7 @@ class Bar(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """`hourly`: each is an hour; else a day, or some hours."""
+    """`hourly`: each is an hour; else a day."""
 
     bars: Sequence[Bar]
     good: int

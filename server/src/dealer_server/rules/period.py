@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import Literal, NamedTuple, TypeVar
 
-Range = Literal["24h", "7d", "30d", "custom"]
-RANGES: tuple[Range, ...] = get_args(Range)
+Range = Literal["24h", "today", "7d", "30d", "custom"]
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 MOST_DAYS = 92
 T = TypeVar("T")
@@ -53,13 +52,16 @@ class Period(NamedTuple):
 
 
 def period(name: Range, first: datetime | None, last: datetime | None, now: datetime) -> Period:
-    """24h: the hours of the last 24, the current one among them. 7d and 30d: so many days, today among them. custom:
-    from the day `first` to the end of the day `last`, MOST_DAYS at most; without a day, today."""
+    """24h: the hours of the last 24, the current one among them. today: those of the day. 7d and 30d: so many days,
+    today among them. custom: from the day `first` to the end of the day `last`, MOST_DAYS at most; without a day,
+    today."""
     current = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     after, today = current + HOUR, current.replace(hour=0)
     match name:
         case "24h":
             start, end = after - DAY, after
+        case "today":
+            start, end = today, after
         case "7d":
             start, end = today - 6 * DAY, after
         case "30d":

@@ -3,13 +3,11 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date
-from itertools import groupby
 from typing import NamedTuple
 
 from dealer_server.console.auth.notices import GROUPS, NOTICES
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, page
-from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Html, RequestContext
@@ -23,15 +21,8 @@ from dealer_server.store.notices.outbox import Notice
 
 _KINDS: Mapping[str, Sequence[AnyNoticeType]] = {title.lower(): types for title, types in GROUPS.items()}
 UNREAD = "unread"
-_SYMBOLS: Mapping[str, str] = {
-    "LOW_BALANCE": "wallet",
-    "TOPUP_REVIEWED": "wallet",
-    "REFUND_REVIEWED": "receipt-refund",
-    "PRICE_CHANGED": "tag",
-    "PLANS_ENDING": "clock",
-    "RECEIVER_FAILING": "webhook",
-    "CREDENTIALS_CHANGED": "key",
-}
+SIZE = 100
+"""Notices of a page: those of plans that have ended are one line of it."""
 
 
 class Row(NamedTuple):
@@ -40,7 +31,6 @@ class Row(NamedTuple):
 
     notice: Notice
     text: Text
-    symbol: str
     level: str
     unread: bool
     failed: Sequence[Outcome]
@@ -55,30 +45,28 @@ async def _unread(context: RequestContext) -> int:
 
 @page(NOTICES, DEALERS, "dealer/notices.html", MenuEntry("Notices", "bell", 152, waiting=_unread))
 async def notices(context: RequestContext) -> Html:
-    """The newest first. Those of plans that have ended stand in one line at the end, unless they are asked for."""
+    """The newest first. Those of plans that have ended are one line, unless they are asked for."""
     user, before = context.user, params.number(context.query, "before")
     own, kind = types_of(user.full_role), params.one_of(context.query, "kind", (UNREAD, *_KINDS)) or ""
     types = [name for name in _KINDS[kind] if name in own] if kind in _KINDS else own
     async with context.parts.database.connection() as connection:
         mark = await marks.of_user(connection, user.user_id)
         unread = await marks.unread(connection, context.tenant_id, own, mark)
-        size = marks.LOOKED_AT if kind == UNREAD else PAGE_SIZE
-        found = await listing.newest(connection, context.tenant_id, types, before, size + 1)
+        found = await listing.newest(connection, context.tenant_id, types, before, SIZE + 1)
         known = await listing.outcomes(connection, context.tenant_id, [one.notice_id for one in found])
         url = await recipients.url(connection, context.tenant_id)
-        total = None if kind == UNREAD else await listing.count(connection, context.tenant_id, types)
-    shown = [one for one in found[:size] if kind != UNREAD or mark.is_unread(one.notice_id)]
+    shown = [one for one in found[:SIZE] if kind != UNREAD or mark.is_unread(one.notice_id)]
     failed = defaultdict[int, list[Outcome]](list)
     for outcome in known:
         if outcome.state == "FAILED":
             failed[outcome.notice_id].append(outcome)
     rows = [_row(one, mark.is_unread(one.notice_id), failed[one.notice_id], day_of(context.now)) for one in shown]
-    following = found[size - 1].notice_id if len(found) > size and kind != UNREAD else None
+    following = found[SIZE - 1].notice_id if len(found) > SIZE and kind != UNREAD else None
     ended = [row for row in rows if row.level == "past" and kind != "customers"]
-    current = rows if kind == "customers" else [row for row in rows if row.level != "past"]
+    lines = [[row] for row in rows if row.level != "past" or kind == "customers"] + [ended] * bool(ended)
+    lines.sort(key=lambda its: -its[0].notice.notice_id)
     return Html(
-        days=[list(its) for _, its in groupby(current, lambda row: day_of(row.notice.created_at))],
-        ended=ended,
+        lines=lines,
         ended_title=_title(ended) if ended else "",
         newest=found[0].notice_id if found else 0,
         unread=len(unread),
@@ -86,9 +74,7 @@ async def notices(context: RequestContext) -> Html:
         kinds=[(title.lower(), title) for title, types in GROUPS.items() if set(types) & set(own)],
         url=url,
         mails=context.parts.settings.mails,
-        pages=params.pager(
-            context, NOTICES, following, shown=len(rows), word="notice", total=total, most=listing.COUNTED
-        ),
+        pages=params.pager(context, NOTICES, following, size=SIZE),
     )
 
 
@@ -103,7 +89,7 @@ def _row(one: Notice, unread: bool, failed: Sequence[Outcome], today: date) -> R
             text = text._replace(subject=ended)
     if not (unread or text.urgent) or level == "past":
         text = text._replace(sentence="")
-    return Row(one, text, _SYMBOLS.get(one.notice_type, "bell"), level, unread, failed)
+    return Row(one, text, level, unread, failed)
 
 
 def _title(rows: Sequence[Row]) -> str:

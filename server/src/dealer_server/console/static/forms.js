@@ -59,6 +59,8 @@
   for (const name of ["input", "change"]) document.addEventListener(name, (event) => { if (event.target.closest("form:has(.drop)")) nameFiles(); });
   addEventListener("pageshow", nameFiles);
   nameFiles();
+  // The buttons of a long form that is changed stay in sight.
+  document.addEventListener("input", (event) => event.target.closest("form:has(> .form-end)")?.classList.add("changed"));
   // A price that is typed in its row and not saved yet.
   document.addEventListener("input", (event) => event.target.closest(".price-edit")?.classList.toggle("changed", event.target.value !== event.target.defaultValue));
 

@@ -253,7 +253,7 @@ def _stock_low(data: Mapping[str, Any]) -> Text:
         f"Fewer than {int(data['below'])} eSIMs of this package are available.",
         [("Package", f"{plain(data['packageName'], 80)} ({code})"), ("Left", f"{free}")],
         f"/console/packages/{quote(code, safe=':')}/stock",
-        "Load stock",
+        "Upload codes",
         urgent=free == 0,
     )
 

@@ -63,12 +63,6 @@ async def newest(
     return [notice_of(row) for row in rows]
 
 
-async def count(connection: Connection, tenant_id: int, types: Sequence[str]) -> int:
-    """Of these types, COUNTED at most."""
-    some = f"SELECT FROM notice WHERE tenant_id = $1 AND notice_type = ANY($2::text[]) LIMIT {COUNTED}"
-    return await connection.fetchval(f"SELECT count(*)::int FROM ({some}) n", tenant_id, types) or 0
-
-
 async def one(connection: Connection, tenant_id: int, types: Sequence[str], notice_id: int) -> Notice | None:
     """Where it is of these types."""
     row = await connection.fetchrow(

@@ -33,6 +33,7 @@ from dealer_server.store.console import packages as console_packages
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.console.packages import Edit
+from dealer_server.store.console.suppliers import SupplierRow
 from dealer_server.store.reports import report
 from dealer_server.store.reports.report import Filter
 from dealer_server.store.suppliers.purchase import Hop
@@ -42,6 +43,7 @@ NEW = "/console/packages/new"
 FORM_TEMPLATE = "operator/catalogue/package_form.html"
 PAYERS = 200
 LATEST_ORDERS = 4
+AILING = ("degraded", "down", "paused")
 DATA_UNITS = ("KB", "MB", "GB", "TB")
 STARTING = {"currency": "USD", "dataType": "TOTAL", "type": "BASE", "duration": "30", "supplier": "stock"}
 
@@ -51,6 +53,13 @@ class Data(NamedTuple):
 
     amount: str
     unit: str
+
+
+class Ailing(NamedTuple):
+    """A supplier of a package's route, and what it is: degraded, down, paused."""
+
+    supplier: str
+    word: str
 
 
 class Payer(NamedTuple):
@@ -75,6 +84,7 @@ async def show_package(context: RequestContext) -> Html:
         known = price_list.current_cost(package, cost)
         suppliers = await console_suppliers.list_suppliers(connection)
         counts = await call_counts(connection, suppliers, context.now)
+        health = words_of(suppliers, counts)
         own_floor = (await store.purchase.margin_floors(connection, [code])).get(code)
         return Html(
             package=package,
@@ -83,7 +93,8 @@ async def show_package(context: RequestContext) -> Html:
             hops=[(hop, _hop_margin(package, hop)) for hop in hops],
             suppliers={row.code: row for row in suppliers},
             counts=counts,
-            health=words_of(suppliers, counts),
+            health=health,
+            ailing=_ailing(hops, suppliers, health),
             floor=own_floor if own_floor is not None else context.parts.settings.margin_floor_basis_points or 0,
             cost=known,
             margin=None if known is None else price_list.margin(package.price, known),
@@ -96,6 +107,13 @@ async def show_package(context: RequestContext) -> Html:
                 await console_orders.list_orders(connection, OrderFilter(package_code=code), None, LATEST_ORDERS)
             ).rows,
         )
+
+
+def _ailing(hops: Sequence[Hop], suppliers: Sequence[SupplierRow], health: Mapping[str, str]) -> list[Ailing]:
+    """In the order of the route."""
+    paused = {row.code for row in suppliers if row.status != "ACTIVE"}
+    words = {code: "paused" if code in paused else word.lower() for code, word in health.items()}
+    return [Ailing(hop.supplier, words[hop.supplier]) for hop in hops if words.get(hop.supplier) in AILING]
 
 
 async def _package(connection: Connection, context: RequestContext) -> Package:
@@ -262,13 +280,14 @@ def _effect(package: Package, route: Sequence[Hop], typed: str) -> Effect:
 
 class Beside(NamedTuple):
     """What an editor sees beside the form. `payers`: who pays what at the price that is typed; `sold`: in the last 30
-    days, by currency; `edit`: the last one."""
+    days, by currency; `edit`: the last one; `ailing`: what suppliers of the route are, by code."""
 
     payers: Sequence[Payer]
     floor: int
     hops: Sequence[tuple[Hop, int | None]]
     sold: Mapping[str, Sums]
     edit: Edit | None
+    ailing: Mapping[str, str]
 
 
 async def _beside(
@@ -278,12 +297,15 @@ async def _beside(
     priced = package if typed is None else msgspec.structs.replace(package, price=typed)
     cost = (await store.price_list.costs(connection, [code])).get(code)
     own_floor = (await store.purchase.margin_floors(connection, [code])).get(code)
+    suppliers = await console_suppliers.list_suppliers(connection)
+    health = words_of(suppliers, await call_counts(connection, suppliers, context.now))
     return Beside(
         payers=await _payers(connection, priced, cost),
         floor=own_floor if own_floor is not None else context.parts.settings.margin_floor_basis_points or 0,
         hops=[(hop, _hop_margin(priced, hop)) for hop in route],
         sold=await _sold(connection, code, context.now),
         edit=await console_packages.last_edit(connection, code),
+        ailing={one.supplier: one.word for one in _ailing(route, suppliers, health)},
     )
 
 

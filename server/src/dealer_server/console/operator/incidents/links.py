@@ -42,7 +42,7 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
         case "TOPUPS":
             return [Link("Review" if may.money else "View top-ups", "/console/topups")]
         case "STOCK" if subject and may.terms:
-            return [Link("Load stock", f"/console/packages/{subject}/stock")]
+            return [Link("Upload codes", f"/console/packages/{subject}/stock")]
         case "STOCK":
             return [Link("View stock", "/console/suppliers#stock")]
         case "SUSPENDED" | "FROZEN":

@@ -94,7 +94,7 @@ async def inbox(context: RequestContext) -> Html:
         kinds=[("", "Any type"), *((name, name) for name in GROUPS)],
         newest=max((told.notice_id for line in lines for told in line.told), default=0),
         unread=sum(line.unread for line in lines),
-        pages=params.pager(context, NOTICES, following, shown=len(shown), word="notice"),
+        pages=params.pager(context, NOTICES, following),
     )
 
 

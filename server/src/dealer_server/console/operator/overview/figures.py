@@ -63,9 +63,7 @@ def by_hours(of: Period) -> bool:
 
 
 def span(of: Period) -> Mapping[str, str]:
-    """The filter of a list that shows the same: whole days, or from an hour on."""
-    if of.name == "24h":
-        return {"from": f"{of.start:%Y-%m-%dT%H:%M}"}
+    """The filter of a list that shows the same days."""
     last = (of.end - timedelta(seconds=1)).date()
     return {"from": f"{of.start:%Y-%m-%d}"} | ({} if of.open else {"to": f"{last:%Y-%m-%d}"})
 
@@ -79,24 +77,26 @@ def figures(counted: Counted, of: Period) -> list[Figure]:
     return [one._replace(note=so_far, numbers=(), degraded=False) for one in found]
 
 
-def charts(counted: Counted, of: Period) -> list[Chart]:
-    """Hour by hour."""
-    every, currency = starts(of), main_currency(counted.hours)
-    per = bucket_text(of)
-
-    def chart(key: str, title: str, figure: Figure, unit: str, values: Values) -> Chart:
-        return Chart(key, title, figure, every, values(counted.hours), _before(counted, of, values), unit, of.open)
-
+def orders_chart(counted: Counted, of: Period) -> Chart:
     def orders(hours: Sequence[Hour]) -> list[float]:
         return grouped(hours, of, lambda hour: hour.orders)
+
+    return _chart(counted, of, "orders-chart", f"Orders per {bucket_text(of)}", _orders(counted, of), "", orders)
+
+
+def turnover_chart(counted: Counted, of: Period) -> Chart:
+    """Hour by hour; that of days is made of reports (sales.py)."""
+    currency = main_currency(counted.hours)
 
     def turnover(hours: Sequence[Hour]) -> list[Decimal]:
         return [_major(amount, currency) for amount in grouped(hours, of, _turnover_in(currency))]
 
-    return [
-        chart("orders-chart", f"Orders per {per}", _orders(counted, of), "", orders),
-        chart("turnover-chart", f"Revenue per {per}, {currency}", _turnover(counted, of), currency, turnover),
-    ]
+    title = f"Revenue per {bucket_text(of)}, {currency}"
+    return _chart(counted, of, "turnover-chart", title, _turnover(counted, of), currency, turnover)
+
+
+def _chart(counted: Counted, of: Period, key: str, title: str, figure: Figure, unit: str, values: Values) -> Chart:
+    return Chart(key, title, figure, starts(of), values(counted.hours), _before(counted, of, values), unit, of.open)
 
 
 def _before(counted: Counted, of: Period, values: Values) -> list[Number | None]:
@@ -232,4 +232,6 @@ def compares_hours(of: Period) -> bool:
 
 def compared_text(of: Period) -> str:
     days = of.length // DAY
-    return "the 24 h before" if days == 1 and of.name == "24h" else f"the {many(days, 'day')} before"
+    if days == 1:
+        return "yesterday" if of.open else "the day before"
+    return f"the {days} days before"

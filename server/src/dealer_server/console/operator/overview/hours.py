@@ -41,7 +41,7 @@ class Counted(NamedTuple):
 
 async def warm(database: Database, now: datetime) -> None:
     """Counts what the first page would wait for."""
-    await counted(database, period("24h", None, None, now), now)
+    await counted(database, period("7d", None, None, now), now)
 
 
 async def counted(database: Database, of: Period, now: datetime) -> Counted:

@@ -1,6 +1,6 @@
 """What is wrong and what waits for a decision, worst first; then how sales go in a period."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from dealer_server.console.find import orders as find_orders
@@ -13,7 +13,7 @@ from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.request_context import Html, RequestContext
 from dealer_server.db.connection import Connection
-from dealer_server.rules.period import RANGES, Period, Range, period
+from dealer_server.rules.period import Period, Range, period
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import suppliers as console_suppliers
@@ -21,10 +21,10 @@ from dealer_server.store.console.orders import OrderFilter, OrderRow
 from dealer_server.store.console.suppliers import OpenPurchases, SupplierRow
 
 OVERVIEW = "/console"
-RANGE_TEXTS = {"24h": "24 h", "7d": "7 days", "30d": "30 days", "custom": "Custom"}
+RANGES: Mapping[Range, str] = {"today": "Today", "7d": "7 days", "30d": "30 days", "custom": "Custom"}
 LATEST = 5
 UNSETTLED = ("FULFILLING", "FAILED")
-"""Orders that wait, and those that failed."""
+"""Orders that wait, then those that failed."""
 LOOKED_AT = 2_000
 """Orders, the newest, that are searched for these."""
 
@@ -46,23 +46,26 @@ async def overview(context: RequestContext) -> Html:
         counts = await call_counts(connection, suppliers, context.now)
         health = words_of(suppliers, counts)
     by_hours, compared = figures.by_hours(of), hours.previous is not None and not hours.missing
-    if not by_hours:
-        compared = any(one.sold for one in sold.before)
+    compared = compared or (not by_hours and any(one.sold for one in sold.before))
     return Html(
         incidents=incidents,
         period=of,
         last_day=f"{of.end - timedelta(seconds=1):%Y-%m-%d}",
-        ranges=[(name, RANGE_TEXTS[name], params.address(OVERVIEW, {"range": name})) for name in RANGES[:-1]],
+        ranges=[
+            (name, text, params.address(OVERVIEW, {"range": name})) for name, text in RANGES.items() if name != "custom"
+        ],
         compared=figures.compared_text(of) if compared else "",
         compared_hours=figures.compares_hours(of),
         counting=hours.missing,
         counted=of.hours - hours.missing,
         by_hours=by_hours,
-        margin=sales.margin(sold, of),
+        margin=sales.margin(sold),
         tiles=[*figures.figures(hours, of), times],
-        charts=figures.charts(hours, of) if by_hours else sales.charts(sold),
+        charts=[
+            figures.orders_chart(hours, of),
+            figures.turnover_chart(hours, of) if by_hours else sales.turnover_chart(sold),
+        ],
         top=top,
-        days_text=sales.days_text(of),
         top_report=params.address("/console/reports", {"from": sold.days.first, "to": sold.days.last, "by": "dealer"}),
         health=health,
         counts=counts,
@@ -76,18 +79,18 @@ async def overview(context: RequestContext) -> Html:
 
 
 async def _unsettled(connection: Connection, of: Period) -> list[OrderRow]:
-    """The newest of a period."""
+    """Of a period, those that wait first, each the newest first."""
     wanted = [OrderFilter(status=status, start=of.start, end=of.end) for status in UNSETTLED]
     found = [await console_orders.list_orders(connection, one, None, LATEST, LOOKED_AT) for one in wanted]
     rows = {row.order_id: row for one in found for row in one.rows}
-    return [rows[order_id] for order_id in sorted(rows, reverse=True)[:LATEST]]
+    return list(rows.values())[:LATEST]
 
 
 def chosen_period(context: RequestContext) -> Period:
-    """Of the query; the last 24 hours without one."""
-    chosen: Range | None = params.one_of(context.query, "range", RANGES)
+    """Of the query; 7 days without one."""
+    chosen: Range | None = params.one_of(context.query, "range", tuple(RANGES))
     first, last = params.day(context.query, "from"), params.day(context.query, "to")
-    return period("24h" if chosen is None else chosen, first, last, context.now)
+    return period("7d" if chosen is None else chosen, first, last, context.now)
 
 
 def _queues(

@@ -65,13 +65,6 @@ def reported(of: Period) -> days.Period:
     return days.Period(of.start.date(), (of.end - timedelta(seconds=1)).date())
 
 
-def days_text(of: Period) -> str:
-    """Which days margins and the best are of, where it is not those that are chosen; "" where it is."""
-    if of.name != "24h":
-        return ""
-    return "yesterday and today" if len(reported(of).days) > 1 else "today"
-
-
 async def top(connection: Connection, of: Period) -> Top:
     """Those with the highest revenue."""
     wanted = Filter(reported(of))
@@ -96,26 +89,12 @@ async def sold(connection: Connection, of: Period, today: date) -> Sold:
     )
 
 
-def charts(found: Sold) -> list[Chart]:
-    """Day by day, as reports have them."""
-    now, before = ([one.sold for one in some] for some in (found.now, found.before))
-    return [
-        _chart(found, "sold-chart", "eSIMs and recharges per day", _esims(found), "", now, before),
-        _chart(found, "turnover-chart", f"Revenue per day, {found.currency}", _revenue(found), found.currency,
-               reports.amounts(found.now, "revenue", found.currency),
-               reports.amounts(found.before, "revenue", found.currency)),
-    ]  # fmt: skip
-
-
-def _chart(
-    found: Sold, key: str, title: str, figure: Figure, unit: str, values: Sequence[Number], before: Sequence[Number]
-) -> Chart:
+def turnover_chart(found: Sold) -> Chart:
+    """Day by day, as reports have it."""
+    now, before = (reports.amounts(some, "revenue", found.currency) for some in (found.now, found.before))
     was = [*before[: len(before) - found.open], *[None] * found.open] if any(before) else []
-    return Chart(key, title, figure, [days.start_of(day) for day in found.days.days], values, was, unit, found.open)
-
-
-def _esims(found: Sold) -> Figure:
-    return Figure(title="Sold", value=f"{rules.total(found.now).sold:,}", href=found.href, change=found.changes["sold"])
+    title, every = f"Revenue per day, {found.currency}", [days.start_of(day) for day in found.days.days]
+    return Chart("turnover-chart", title, _revenue(found), every, now, was, found.currency, found.open)
 
 
 def _revenue(found: Sold) -> Figure:
@@ -130,11 +109,11 @@ def _revenue(found: Sold) -> Figure:
     )
 
 
-def margin(found: Sold, of: Period) -> Figure:
+def margin(found: Sold) -> Figure:
     """Revenue less refunds and known costs, of whole days."""
     total = rules.total(found.now)
     return Figure(
-        title=", ".join(filter(None, ["Margin", days_text(of)])),
+        title="Margin",
         value=money.text(total.margin, found.currency),
         currency=found.currency,
         href=found.href,

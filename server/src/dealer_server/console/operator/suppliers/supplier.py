@@ -1,7 +1,7 @@
 """One supplier: how it is doing, what waits for it, its calls, and the packages that it makes."""
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import groupby
 from statistics import median
 from typing import Any, NamedTuple
@@ -24,9 +24,9 @@ from dealer_server.operations.suppliers.configure import load_iccids, remove_sup
 from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.operations.suppliers.resolve import list_parked
 from dealer_server.rules import dates
-from dealer_server.rules.bars import Bar, Bars
+from dealer_server.rules.bars import Bar, bars
 from dealer_server.rules.money.money import fine_text
-from dealer_server.rules.period import DAY
+from dealer_server.rules.period import DAY, Range, period, starts
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
@@ -38,27 +38,35 @@ from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
 
 TEMPLATE = "operator/suppliers/supplier.html"
-CALLS, WAITING, RUNS = 25, 25, 8
+CALLS, WAITING, RUNS = 50, 25, 8
 ROUTED = 8
 """Of so many packages the page tells, unless it is asked for all."""
-HOURS = 24
+RANGES: Mapping[Range, str] = {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 OUTAGE_DAYS, OUTAGES = 30, 50
 
 
 class CallRun(NamedTuple):
-    """Calls in a row with the same result: the latest, how many more there are, and when the first was sent."""
+    """The `calls` about one unit, of which the latest says what came of it. `seconds`: from the first to its answer.
+    `more`: so many units in a row failed in the same way, the first at `since`."""
 
     latest: CallRow
+    calls: int
+    seconds: float | None
     more: int
     since: datetime
 
 
 def _runs(calls: Sequence[CallRow]) -> list[CallRun]:
     """Of calls from the newest on."""
+    units: dict[str, list[CallRow]] = {}
+    for call in calls:
+        units.setdefault(call.unit_key, []).append(call)
     found = list[CallRun]()
-    for _, of in groupby(calls, lambda call: (call.kind, call.step, call.result, call.message)):
-        latest, *more = of
-        found.append(CallRun(latest, len(more), (more or [latest])[-1].sent_at))
+    for _, of in groupby(units.values(), lambda its: (its[0].kind, its[0].failed or its[0].unit_key, its[0].message)):
+        of_latest, *more = of
+        latest, first = of_latest[0], of_latest[-1]
+        took = None if latest.answered_at is None else max((latest.answered_at - first.sent_at).total_seconds(), 0.0)
+        found.append(CallRun(latest, len(of_latest), took, len(more), (more or [of_latest])[-1][0].sent_at))
     return found
 
 
@@ -76,6 +84,7 @@ async def check(context: RequestContext) -> Html:
 
 async def _supplier(context: RequestContext, health: Health | None = None) -> Html:
     code, parts, now = context.path["code"], context.parts, context.now
+    of = period(params.one_of(context.query, "range", tuple(RANGES)) or "24h", None, None, now)
     async with parts.database.connection() as connection:
         row = next((row for row in await console_suppliers.list_suppliers(connection) if row.code == code), None)
         if row is None:
@@ -84,14 +93,14 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         free = await free_iccids(connection, code)
         calls = await supplier_work.latest_calls(connection, code, CALLS)
         count = await supplier_work.call_counts(connection, code, now - DAY, now)
-        hours, down = await _hours(connection, row, now)
+        counted = await supplier_work.call_hours(connection, code, of.start, now)
         outages = await outage.since(connection, code, now - timedelta(days=OUTAGE_DAYS), OUTAGES)
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
         served = await _served(connection, context, code)
         incidents = await findings.of_supplier(connection, context, row)
         spent = (await spending(connection, [row], day_of(now)))[code]
-    took = [one.seconds for one in calls if one.seconds is not None]
+    drawn = bars((Bar(one.start, one.good, one.bad) for one in counted), of)
     totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if "totals" in context.query else None
     return Html(
         supplier=row,
@@ -104,13 +113,13 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         balance_text=fine_text,
         totals=totals,
         parked=await list_parked(parts.database, code),
-        calls=_runs(calls)[:RUNS],
-        failing=next((one for one in calls if one.failed and one.sent_at >= now - DAY), None),
-        timed=len(took),
-        typical=median(took) if took else None,
+        **_latest(calls, now),
         count=count,
-        hours=hours,
-        down=down,
+        drawn=drawn,
+        drawn_cut=drawn.total >= supplier_work.COUNTED_CALLS,
+        chosen=of.name,
+        ranges=RANGES,
+        down=[one for one in starts(of) if row.up is False and row.since and one + of.bucket > row.since],
         outages=outages,
         outage_days=OUTAGE_DAYS,
         most_outages=OUTAGES,
@@ -121,6 +130,16 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         **served,
         margin=price_list.margin,
     )
+
+
+def _latest(calls: Sequence[CallRow], now: datetime) -> dict[str, Any]:
+    took = [one.seconds for one in calls if one.seconds is not None]
+    return {
+        "calls": _runs(calls)[:RUNS],
+        "failing": next((one for one in calls if one.failed and one.sent_at >= now - DAY), None),
+        "timed": len(took),
+        "typical": median(took) if took else None,
+    }
 
 
 async def _served(connection: Connection, context: RequestContext, code: str) -> dict[str, Any]:
@@ -135,16 +154,6 @@ async def _served(connection: Connection, context: RequestContext, code: str) ->
         "more_served": len(rows) > most and not every,
         "served_pages": params.pager(context, f"{SUPPLIERS}/{code}", following, shown=shown, word="package"),
     }
-
-
-async def _hours(connection: Connection, row: SupplierRow, now: datetime) -> tuple[Bars, Sequence[datetime]]:
-    """Calls of the last 24 hours, the first and the current one in part; and the hours in which it is down."""
-    current = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    starts = [current - timedelta(hours=ago) for ago in reversed(range(HOURS + 1))]
-    found = {one.start: one for one in await supplier_work.call_hours(connection, row.code, now - DAY, now)}
-    hours = [Bar(start, found[start].good, found[start].bad) if start in found else Bar(start) for start in starts]
-    down = [start for start in starts if row.up is False and row.since and start + timedelta(hours=1) > row.since]
-    return Bars(hours, sum(one.good for one in hours), sum(one.bad for one in hours), hourly=True), down
 
 
 @action(f"{SUPPLIER}/reroute", OPERATOR_SUPPORT)
