@@ -73,7 +73,7 @@ def _delay(purchase: Purchase, supplier: SupplierRow | None) -> str:
 def _what(order: Order, count: int) -> str:
     if order.recharges is not None:
         return "The recharge"
-    return f"{count} of {many(len(order.profiles), 'eSIM')}"
+    return f"{count} of {len(order.profiles)} eSIMs" if len(order.profiles) > 1 else "The eSIM"
 
 
 def _of_refunds(history: History) -> Iterator[Concern[None]]:

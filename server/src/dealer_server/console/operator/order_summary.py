@@ -94,7 +94,9 @@ def _concern(
     text = _WAITING.get(cause.state, "Waiting for {supplier}").format(supplier=cause.supplier, it=it)
     if cause.reason and cause.state in _WAITING:
         text += f": {cause.reason}"
-    what = "the recharge" if recharge else f"{len(profiles)} of {item.quantity} eSIMs" if item.quantity > 1 else "1 eSIM"
+    what = (
+        "the recharge" if recharge else f"{len(profiles)} of {item.quantity} eSIMs" if item.quantity > 1 else "1 eSIM"
+    )
     parked = cause.state == "PARKED"
     others = [hop.supplier for hop in routes.get(item.package_code, ()) if hop.supplier != cause.supplier]
     movable = not recharge and cause.state in _SURE
