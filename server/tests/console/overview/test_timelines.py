@@ -40,7 +40,9 @@ async def test_repeated_attempts_are_one_row_that_can_be_opened(market: Purchase
         async with signed_in(market.service, "finance", market.client.tenant_id) as dealer:
             page = await see(dealer, f"/console/orders/{order_no}")
             assert "The eSIM was not delivered: the supplier does not take orders at present 4 times" in page
-            assert re.search(r"the supplier does not take orders at present , next attempt (\d+ \w{3}, )?\d\d:\d\d", page), page
+            assert re.search(
+                r"the supplier does not take orders at present , next attempt (\d+ \w{3}, )?\d\d:\d\d", page
+            ), page
             assert "rt:near" not in page and "200007" not in page
         await market.asked_again()
         await market.client.delivered(order_no)
