@@ -130,7 +130,7 @@ async def test_what_is_done_seldom_is_in_a_menu_that_keys_open(
     await page.keyboard.press("Enter")
     await page.keyboard.press("Tab")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("dialog", name="Resend the current state?")).to_be_visible()
+    await expect(page.get_by_role("dialog", name="Notify the dealer again?")).to_be_visible()
     await expect(menu).to_be_hidden()
     await page.keyboard.press("Escape")
     await expect(more).to_be_focused()
