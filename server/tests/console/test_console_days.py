@@ -576,7 +576,7 @@ async def test_an_operators_finance_moves_money_and_sees_no_codes(chromium: Chro
         await lacks(page, "Save terms", "Save URL", "Set price", "Secret")
         await page.goto(f"{service.url}/console/orders/{order.order_no}")
         await expect(main(page)).to_contain_text("Delivered")
-        await lacks(page, CODES, "Resend current state")
+        await lacks(page, CODES, "Notify dealer")
         await menu(page, "Webhooks")
         await lacks(page, "Resend in bulk")
         paths = ("/console/users", "/console/dealers/new", "/console/packages/import")

@@ -20,6 +20,11 @@ def short(at: datetime, now: datetime) -> str:
     return f"{at.day} {_MONTHS[at.month - 1]}, {at:%H:%M}" if at.year == now.year else minute(at)
 
 
+def listed(at: datetime, now: datetime) -> str:
+    """Of a row of a list: 14:03; of another day than `now` 12 Nov, 14:03, of another year with it."""
+    return f"{at:%H:%M}" if at.date() == now.date() else short(at, now)
+
+
 def day(on: date) -> str:
     """12 Nov 2026."""
     return f"{on.day} {_MONTHS[on.month - 1]} {on.year}"

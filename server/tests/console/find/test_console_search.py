@@ -11,6 +11,7 @@ from dealer_server.operations.users import sessions
 from support.api_client import ApiClient, Service
 from support.browser import Browser, said, signed_in
 from support.console.operator_pages import see
+from support.reports import folded
 
 
 async def collected(service: Service) -> None:
@@ -46,7 +47,7 @@ async def test_an_order_is_found_by_a_part_of_its_texts(
         assert mine["orderNo"] in found.text and theirs["orderNo"] not in found.text, typed
     async with signed_in(service, "finance", int(dealer.tenant_id)) as own:
         found = (await own.get(f"/console/search?q={mark}", **{"HX-Request": "true"})).text
-        assert mine["orderNo"] in found and theirs["orderNo"] not in found and "Orders and eSIMs: newest first" in found
+        assert mine["orderNo"] in found and theirs["orderNo"] not in found
 
 
 async def test_an_esim_is_found_by_the_end_of_its_iccid(
@@ -77,12 +78,23 @@ async def test_a_dealer_finds_what_it_can_buy_and_the_list_of_a_number(service: 
     async with signed_in(service, "finance", int(dealer.tenant_id)) as own:
         page = (await own.get("/console/search?q=TEST-")).text
         total = re.search(r'href="/console/catalogue\?q=TEST-">Show all (\d+) packages<', page)
-        assert total and int(total[1]) > 8 and page.count('class="list-group-item list-group-item-action hit"') == 8
+        assert total and int(total[1]) > 8 and page.count('class="thing hit"') == 8
         assert f"{total[1]} packages" in (await own.get("/console/catalogue?q=TEST-")).text
         there = (await own.get(f"/console/search?q={topup}")).headers["location"]
         assert there.startswith("/console/wallet/topups?before=") and topup in (await own.get(there)).text
         empty = await see(own, "/console/search?q=no-such-thing-here")
         assert "No match for" in empty and "Dealers A part of the name" not in empty
+
+
+async def test_what_is_bought_most_is_found_first(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    for code in ("TEST-SLOW", "TEST-OK", "TEST-OK"):
+        await dealer.order(code)
+    await folded(service.database)
+    async with signed_in(service, "finance", int(dealer.tenant_id)) as own:
+        for one in (own, admin):
+            page = await see(one, "/console/search?q=TEST-")
+            first = re.findall(r"TEST-[A-Z-]+\b", page.partition("Package ")[2])
+            assert "Price, USD" in page and first[0] == "TEST-OK"
 
 
 # Type-ahead fields

@@ -32,11 +32,11 @@ async def test_tabs_of_orders_and_esims_say_how_many_they_list(dealer: ApiClient
         await dealer.delivered((await dealer.order(code)).data["orderNo"])
     own = f"dealer={dealer.tenant_id}"
     page = await see(admin, f"/console/orders?{own}")
-    listed = "All 3 Waiting 0 Delivered 2 Failed 1 Being refunded 0 Refunded 0"
+    listed = "All 3 Waiting 0 Delivered 2 Failed 1 Refund in review 0 Refunded 0"
     assert listed in page and "3 orders" in page
     assert listed in await see(admin, f"/console/orders?{own}&status=FAILED")
     assert "No orders match" in await see(admin, f"/console/orders?{own}&status=REFUNDED"), "it is in the tab Failed"
-    assert "All 0 Waiting 0 Delivered 0 Failed 0 Being refunded 0 Refunded 0" in await see(
+    assert "All 0 Waiting 0 Delivered 0 Failed 0 Refund in review 0 Refunded 0" in await see(
         admin, f"/console/orders?{own}&to=2020-01-01"
     )
     page = await see(admin, f"/console/profiles?{own}")

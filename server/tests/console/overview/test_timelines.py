@@ -40,7 +40,9 @@ async def test_repeated_attempts_are_one_row_that_can_be_opened(market: Purchase
         async with signed_in(market.service, "finance", market.client.tenant_id) as dealer:
             page = await see(dealer, f"/console/orders/{order_no}")
             assert "The eSIM was not delivered: the supplier does not take orders at present 4 times" in page
-            assert re.search(r"the supplier does not take orders at present , next attempt \d+ \w{3} 20", page), page
+            assert re.search(
+                r"the supplier does not take orders at present , next attempt (\d+ \w{3}, )?\d\d:\d\d", page
+            ), page
             assert "rt:near" not in page and "200007" not in page
         await market.asked_again()
         await market.client.delivered(order_no)
@@ -78,7 +80,7 @@ async def test_a_failed_line_names_reason_and_code(market: PurchaseFixture):
         assert "1 failed order has waited for a refund" in await see(admin, "/console")
     async with signed_in(market.service, "finance", market.client.tenant_id) as dealer:
         page = await see(dealer, f"/console/orders/{order_no}")
-        assert "1 of 1 eSIM could not be delivered: out of stock" in page
+        assert "The eSIM could not be delivered: out of stock" in page
         assert re.search(r"Delivery failed Out of stock \d+ \w{3} 20\d\d, [\d:]+ code OUT_OF_STOCK", page)
         assert "200011" not in page and "rt:far" not in page
         assert "1 order failed and is not refunded" in await see(dealer, "/console")
@@ -100,7 +102,7 @@ async def test_a_failure_of_a_supplier_that_keeps_no_purchases_is_an_event(
                 told,
             )
             assert (
-                re.search(rf"{subject} failed \d+ \w+ 20\d\d, [\d:]+ Refund of 1.80 USD requested", read)
+                re.search(rf"{subject} failed \d+ \w+ 20\d\d, [\d:]+ .*1.80 USD credited", read)
                 and "simulated" not in read
             )
             profile = order["items"][-1]["profiles"][0]["profileId"]

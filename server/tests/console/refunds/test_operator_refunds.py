@@ -15,6 +15,7 @@ from support.console.operator_pages import acts, does, fill, see, text_of
 from support.patience import found
 
 QUEUE = "/console/refunds"
+LISTS = (("orders", "status"), ("profiles", "state"))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ async def test_the_queue_says_how_much_waits_and_what_was_used(
     page = await see(admin, QUEUE)
     assert "refund, 1.80 USD in review" in page or "refunds," in page
     row = page.partition(number)[2]
-    assert row.index("Not used") < row.index("Approve") and "TEST-REVIEW" in row
+    assert row.index("Within policy 0 GB of 1 GB") < row.index("Approve") and "TEST-REVIEW" in row
     async with service.database.connection() as connection:
         await connection.execute(
             "UPDATE profile SET data_usage_bytes = 2000000 WHERE tenant_id = $1 AND order_id = $2",
@@ -88,7 +89,7 @@ async def test_the_queue_says_how_much_waits_and_what_was_used(
             identity.order_id(order_no),
         )
     row = (await see(admin, QUEUE)).partition(number)[2]
-    assert row.index("Used: outside policy") < row.index("Approve") and "1.91 MB of" in row
+    assert row.index("Outside policy 1.91 MB of 1 GB") < row.index("Approve")
 
 
 async def test_each_refund_stands_in_one_tab_with_its_policy_and_in_its_file(
@@ -96,8 +97,11 @@ async def test_each_refund_stands_in_one_tab_with_its_policy_and_in_its_file(
 ) -> None:
     number, _ = await in_review(dealer)
     row = (await see(admin, QUEUE)).partition(number)[2]
-    assert "Refund in review" in await see(admin, f"/console/orders?dealer={dealer.tenant_id}")
-    assert "Not used" in row and number not in await see(admin, f"{QUEUE}?status=REFUNDING")
+    lists = [f"/console/{name}?dealer={dealer.tenant_id}&{state}" for name, state in LISTS]
+    for path in lists:
+        assert "Refund in review 1" in await see(admin, f"{path}=REVIEW")
+        assert "TEST-REVIEW" not in (await see(admin, f"{path}=REFUNDING")).partition("Any time")[2]
+    assert "Within policy" in row and number not in await see(admin, f"{QUEUE}?status=REFUNDING")
     assert number in (await admin.get(f"{QUEUE}.csv")).text
     assert number not in (await admin.get(f"{QUEUE}.csv?status=REFUNDING")).text
     async with service.database.connection() as connection:
@@ -106,6 +110,8 @@ async def test_each_refund_stands_in_one_tab_with_its_policy_and_in_its_file(
             dealer.tenant_id,
             identity.refund_id(number),
         )
+    for path in lists:
+        assert "Being refunded 1" in await see(admin, path) and "TEST-REVIEW" in await see(admin, f"{path}=REFUNDING")
     assert number not in await see(admin, QUEUE)
     assert number in await see(admin, f"{QUEUE}?status=REFUNDING") and "Being refunded 1" in await see(admin, QUEUE)
     assert number in (await admin.get(f"{QUEUE}.csv?status=REFUNDING")).text
@@ -117,7 +123,7 @@ async def test_a_refund_is_decided_on_the_page_of_its_order(
     number, order_no = await in_review(dealer)
     page = f"/console/orders/{order_no}"
     shown = await see(admin, page)
-    told = shown.partition("Decide the refund of 1.80 USD")[2].partition("transactionId")[0]
+    told = shown.partition("Decide the refund of 1.80 USD")[2].partition("Dealer's reference")[0]
     assert "by the dealer, by API" in told and "Within policy" in told and "Supplier cost Not known" in told
     assert "Within policy" in told and number in told and "Refund in review" in shown.partition("Timeline")[2]
     assert "Being refunded" not in shown

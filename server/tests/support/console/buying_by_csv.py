@@ -35,7 +35,7 @@ async def opens_the_page_of_one(page: Page) -> Page:
     main = page.locator("#main")
     await main.locator("tbody a").first.click()
     await page.wait_for_url("**/console/orders/D*")
-    await main.locator('tr[data-href^="/console/profiles/"] a').first.click()
+    await main.locator('#esims a[href^="/console/profiles/"]').first.click()
     await page.wait_for_url("**/console/profiles/*")
     async with page.context.expect_page() as opening:
         await main.get_by_role("link", name="Open", exact=True).click()

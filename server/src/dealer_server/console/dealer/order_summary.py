@@ -10,7 +10,6 @@ from dealer_server.rules.incidents.delay import delay_text, refused_text
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
-from dealer_server.store.console.dealer import RefundRow
 from dealer_server.store.console.orders import Purchase
 from dealer_server.store.console.suppliers import SupplierRow
 from dealer_server.store.webhooks.log import Delivery
@@ -74,25 +73,22 @@ def _delay(purchase: Purchase, supplier: SupplierRow | None) -> str:
 def _what(order: Order, count: int) -> str:
     if order.recharges is not None:
         return "The recharge"
-    return f"{count} of {many(len(order.profiles), 'eSIM')}"
+    return f"{count} of {len(order.profiles)} eSIMs" if len(order.profiles) > 1 else "The eSIM"
 
 
 def _of_refunds(history: History) -> Iterator[Concern[None]]:
     for refund in history.refunds:
         amount = money.shown(refund.amount, history.order.currency)
         if refund.status == "REFUNDING":
-            yield Concern("waiting", f"A refund of {amount} waits for the {_decides(refund, history.order)}")
+            if refund.review:
+                yield Concern("waiting", f"A refund of {amount} is in review: the operator decides")
+            else:
+                esims = "the eSIM" if refund.profiles == 1 else "the eSIMs"
+                what = esims if history.order.recharges is None else "the recharge"
+                yield Concern("waiting", f"A refund of {amount} waits for the supplier to cancel {what}")
         elif refund.status == "REJECTED":
             why = refusal_text(history.refusals.get(refund.refund_id, ()))
             yield Concern("fault", f"A refund of {amount} was rejected{': ' if why else ''}{why}")
-
-
-def _decides(refund: RefundRow, order: Order) -> str:
-    """Who, and what is awaited."""
-    if refund.review:
-        return "operator's decision"
-    esims = "the eSIM" if refund.profiles == 1 else "the eSIMs"
-    return f"supplier to cancel {esims if order.recharges is None else 'the recharge'}"
 
 
 def _of_deliveries(deliveries: Sequence[Delivery], developer: bool) -> Iterator[Concern[None]]:
@@ -123,4 +119,6 @@ def settled_text(history: History) -> str:
     if order.recharges is not None:
         return "The recharge is applied."
     gone = len(order.profiles) - ready
+    if ready == 1 and not gone:
+        return ""
     return f"{many(ready, 'eSIM')}{f', {gone} refunded or cancelled' if gone else ''}"

@@ -37,7 +37,7 @@ COLUMNS: Mapping[str, Callable[[RefundRow], str]] = {
 async def refunds(context: RequestContext) -> Html:
     order, seen = params.order(context, REFUNDS, CREATED, NEWEST_FIRST), params.number(context.query, "before")
     faults = params.faults(context.query, status=STATES)
-    found, waiting, amounts = ListPage[RefundRow]((), None), list[RefundRow](), dict[str, int]()
+    found, amounts = ListPage[RefundRow]((), None), dict[str, int]()
     status = params.text(context.query, "status")
     filtered = any(params.text(context.query, name) for name in ("status", "q", "from", "to"))
     async with context.parts.database.connection() as connection:
@@ -45,9 +45,6 @@ async def refunds(context: RequestContext) -> Html:
             found = await _read(connection, context, seen, SHORT_PAGE, oldest_first=not order.descending)
             if not params.text(context.query, "q"):
                 amounts = await queues.refund_amounts(connection, context.tenant_id, _span(context))
-        if not filtered and seen is None:
-            tenant_id = context.tenant_id
-            waiting = await queues.refunds(connection, "REVIEW", None, 1, tenant_id, oldest_first=True)
         references = await orders.references(connection, context.tenant_id, [row.order_id for row in found.rows])
         counted = await queues.by_status(connection, "refund", context.tenant_id)
         counted |= await queues.unsettled(connection, context.tenant_id)
@@ -56,10 +53,7 @@ async def refunds(context: RequestContext) -> Html:
     known = {words.text(state): counted.get(state, none) for state in STATES} | {"All": counted["ALL"]}
     counts = {name: count for name, count in known.items() if count is not None}
     return Html(
-        oldest=waiting[0] if waiting else None,
-        reviewed=counts.get(words.text("REVIEW")),
         total=amounts.get(params.text(context.query, "status") or "ALL"),
-        in_review=amounts.get("REVIEW", 0),
         references=references,
         split=[(words.text(state).lower(), amounts[state]) for state in STATES if amounts.get(state)]
         if not status

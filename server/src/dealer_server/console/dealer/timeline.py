@@ -110,7 +110,8 @@ def events(history: History) -> list[Event]:
             *profile_events(history.order, history.lives, suppliers=False),
             *_deliveries(history),
             *_mails(history),
-        )
+        ),
+        in_turn=bool(history.failed_at),
     )
 
 
@@ -171,12 +172,13 @@ def refusal_text(refusals: Iterable[tuple[str, str]]) -> str:
 def _refunds(history: History) -> Iterator[Event]:
     for refund in history.refunds:
         number, amount = identity.refund_no(refund.refund_id), money.shown(refund.amount, history.order.currency)
+        if refund.automatic and refund.status == "REFUNDED":  # its credit says it all
+            continue
         facts = [("refund", number)]
-        if history.order.recharges is None:
+        if len(history.order.profiles) > 1:
             facts.append(("eSIMs", str(refund.profiles)))
-        yield Event(
-            refund.created_at, "receipt-refund", f"Refund of {amount} requested", text=refund.remark or "", facts=facts
-        )
+        title = f"Refund of {amount} requested"
+        yield Event(refund.created_at, "receipt-refund", title, text=refund.remark or "", facts=facts, anchor=number)
         if refund.settled_at is not None and refund.status == "REJECTED":
             why = refusal_text(history.refusals.get(refund.refund_id, ()))
             yield Event(refund.settled_at, "receipt-refund", f"Refund {number} rejected", "REJECTED", why)

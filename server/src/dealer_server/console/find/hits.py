@@ -13,6 +13,8 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.catalogue import choosing
 from dealer_server.rules.catalogue.choosing import Choice
 from dealer_server.rules.orders import identity
+from dealer_server.rules.reports import recent
+from dealer_server.rules.reports.period import day_of
 from dealer_server.rules.search import query
 from dealer_server.rules.search.query import Query
 from dealer_server.store.console import dealers, packages, queues
@@ -20,6 +22,8 @@ from dealer_server.store.console import search as named
 from dealer_server.store.console.packages import PackageFilter
 from dealer_server.store.console.search import OrderFacts, ProfileHit
 from dealer_server.store.notices import buyer_mails
+from dealer_server.store.reports import report
+from dealer_server.store.reports.report import Filter
 from dealer_server.store.search import find, lookup
 from dealer_server.store.search.find import IccidHit, TextHit
 from dealer_server.store.tenants import tenant
@@ -33,19 +37,43 @@ Kind = Literal["orders", "esims"]
 
 
 class Hit(NamedTuple):
-    """A link. `why`: what matched, "" where the link shows it. `packages`, which are its name before its title,
-    `state`, `amount` and its `currency`, and `at`, when it was made, where there are any."""
+    """A link. `why`: what matched, "" where the link shows it. `code`: its identifier, which is its name where it has
+    no `title` and no `packages`. `dealer`: whose it is, for operators. `note`: of its texts what matched. `state`,
+    `amount` and its `currency`, and `at`, when it was made, where there are any."""
 
     href: str
-    title: str
-    about: str
     why: str
-    code: bool = False
+    code: str = ""
+    title: str = ""
+    packages: tuple[tuple[str, int], ...] = ()
+    dealer: str = ""
+    about: str = ""
+    note: str = ""
     state: State | None = None
     amount: int | None = None
     currency: str = ""
-    packages: tuple[tuple[str, int], ...] = ()
     at: datetime | None = None
+
+
+class Columns(NamedTuple):
+    """What the columns of a group are called: the hits themselves, what is told about them, and when they were made."""
+
+    hit: str
+    about: str = ""
+    at: str = ""
+
+
+COLUMNS: Mapping[str, Columns] = {
+    "Orders": Columns("Order", "Reference", "Placed"),
+    "eSIMs": Columns("eSIM", "Order", "Bought"),
+    "Dealers": Columns("Dealer", at="Created"),
+    "Packages": Columns("Package"),
+    "Orders by package": Columns("List"),
+    "Orders and eSIMs by dealer": Columns("List"),
+    "Suppliers": Columns("Supplier", "Kind"),
+    "Webhook deliveries": Columns("Delivery", "Event", "Created"),
+    "Refused calls": Columns("Result code", "Call", "Time"),
+}
 
 
 class Group(NamedTuple):
@@ -56,6 +84,10 @@ class Group(NamedTuple):
     hits: Sequence[Hit]
     total: str
     more: str
+
+    @property
+    def columns(self) -> Columns:
+        return COLUMNS[self.name]
 
 
 class Part(NamedTuple):
@@ -113,7 +145,9 @@ async def _by_keys(context: RequestContext, asked: Query, kind: Kind | None) -> 
             ("Dealers", await _dealers(connection, asked) if tenant_id is None else none),
             (
                 "Packages",
-                await (_packages(connection, asked) if tenant_id is None else _offers(connection, context, asked)),
+                await (
+                    _packages(connection, context, asked) if tenant_id is None else _offers(connection, context, asked)
+                ),
             ),
             ("Orders by package", Part(await _orders_of(connection, asked)) if tenant_id is None else none),
             ("Orders and eSIMs by dealer", Part(await _lists_of(connection, asked)) if tenant_id is None else none),
@@ -140,8 +174,10 @@ async def _of_texts(context: RequestContext, asked: Query, before: int | None = 
         _order(
             hit.order_id,
             facts,
-            _of(tenant_id, dealers[hit.tenant_id], _shown(hit, asked)),
             f"part of the {query.why(asked.words, hit.transaction_id, hit.remark)}",
+            dealer=_whose(tenant_id, dealers[hit.tenant_id]),
+            about=hit.transaction_id,
+            note=_remark(hit, asked),
         )
         for hit in texts.hits
     ]
@@ -172,7 +208,7 @@ def _group(name: str, part: Part, text: str, most: int) -> Group:
 
 
 def _shows(hit: Hit, text: str) -> bool:
-    return text.lower() in f"{hit.title} {hit.about}".lower()
+    return text.lower() in f"{hit.title} {hit.code} {hit.dealer} {hit.about} {hit.note}".lower()
 
 
 async def _orders(connection: Connection, tenant_id: int | None, asked: Query) -> list[Hit]:
@@ -183,34 +219,43 @@ async def _orders(connection: Connection, tenant_id: int | None, asked: Query) -
         mailed = await buyer_mails.orders_to(connection, tenant_id, asked.text, MOST + 1)
     keys = [(order.tenant_id, order.order_id) for order in whole]
     facts = await _facts(connection, [*keys, *((tenant_id or 0, order_id) for order_id in mailed)])
-    return [_order(order_id, facts, f"Mailed to {asked.text}", "buyer") for order_id in mailed] + [
+    return [_order(order_id, facts, "buyer", note=f"Mailed to {asked.text}") for order_id in mailed] + [
         _order(
             order.order_id,
             facts,
-            _of(tenant_id, order.dealer, order.transaction_id),
             "transactionId" if order.transaction_id == asked.text else "orderNo",
+            dealer=_whose(tenant_id, order.dealer),
+            about=order.transaction_id,
         )
         for order in whole
     ]
 
 
-def _order(order_id: int, facts: Mapping[int, tuple[OrderFacts, State]], about: str, why: str) -> Hit:
+def _order(
+    order_id: int,
+    facts: Mapping[int, tuple[OrderFacts, State]],
+    why: str,
+    *,
+    dealer: str = "",
+    about: str = "",
+    note: str = "",
+) -> Hit:
     order_no, at = identity.order_no(order_id), identity.created_at(order_id)
-    hit = Hit(f"/console/orders/{order_no}", order_no, about, why, code=True, at=at)
+    hit = Hit(f"/console/orders/{order_no}", why, order_no, dealer=dealer, about=about, note=note, at=at)
     if order_id not in facts:
         return hit
     found, state = facts[order_id]
     return hit._replace(state=state, amount=found.amount, currency=found.currency, packages=found.lines)
 
 
-def _shown(hit: TextHit, asked: Query) -> str:
-    in_remark = query.why(asked.words, hit.transaction_id, hit.remark) == "remark"
-    return f"{hit.transaction_id}: {hit.remark[:80]}" if in_remark else hit.transaction_id
+def _remark(hit: TextHit, asked: Query) -> str:
+    """ "" where something else matched."""
+    return hit.remark[:80] if query.why(asked.words, hit.transaction_id, hit.remark) == "remark" else ""
 
 
-def _of(tenant_id: int | None, dealer: str, text: str) -> str:
-    """An operator is told whose it is."""
-    return f"{dealer}, {text}" if tenant_id is None else text
+def _whose(tenant_id: int | None, dealer: str) -> str:
+    """An operator is told."""
+    return dealer if tenant_id is None else ""
 
 
 async def _profiles(connection: Connection, tenant_id: int | None, asked: Query) -> Part:
@@ -227,10 +272,10 @@ async def _profiles(connection: Connection, tenant_id: int | None, asked: Query)
     hits = [
         Hit(
             f"/console/profiles/{one.profile_id}",
-            one.iccid or str(one.profile_id),
-            _of(tenant_id, one.dealer, f"order {identity.order_no(one.order_id)}"),
             why,
-            code=True,
+            one.iccid or str(one.profile_id),
+            dealer=_whose(tenant_id, one.dealer),
+            about=identity.order_no(one.order_id),
             state=words.esim_state(facts[one.profile_id], in_review=one.profile_id in reviewed),
             packages=((facts[one.profile_id].package_code, 1),),
             at=identity.created_at(one.profile_id),
@@ -245,9 +290,9 @@ async def _dealers(connection: Connection, asked: Query) -> Part:
     found = [
         Hit(
             f"/console/dealers/{dealer.tenant_id}",
-            dealer.name,
-            f"dealer {dealer.tenant_id}, {dealer.app_key}",
             "name" if asked.text.lower() in dealer.name.lower() else "number or AppKey",
+            f"{dealer.tenant_id} · {dealer.app_key}",
+            dealer.name,
             state=_plain(dealer.status),
             at=dealer.created_at,
         )
@@ -257,16 +302,24 @@ async def _dealers(connection: Connection, asked: Query) -> Part:
     return Part(found, count, "/console/dealers")
 
 
-async def _packages(connection: Connection, asked: Query) -> Part:
-    found = [code for code, _ in await lookup.packages(connection, asked.text, MOST + 1)]
+async def _best_sellers(connection: Connection, context: RequestContext) -> list[str]:
+    """What was bought most in the last 30 days, by the dealer or by all."""
+    wanted = Filter(recent.shown(day_of(context.now)), context.user.tenant_id)
+    rows = await report.grouped(connection, wanted, ["package"], ALL)
+    return [row.keys["package"] for row in rows if row.sums.sold]
+
+
+async def _packages(connection: Connection, context: RequestContext, asked: Query) -> Part:
+    best = await _best_sellers(connection, context)
+    found = [code for code, _ in await lookup.packages(connection, asked.text, MOST + 1, best)]
     known = await packages.by_code(connection, found)
     count = await packages.count_packages(connection, PackageFilter(asked.text)) if len(found) > MOST else None
     told = [
         Hit(
             f"/console/packages/{one.package_code}",
-            one.package_name,
-            one.package_code,
             "package code" if asked.text.lower() in one.package_code.lower() else "package name",
+            one.package_code,
+            one.package_name,
             state=_plain(one.status),
             amount=one.price,
             currency=one.currency,
@@ -282,12 +335,14 @@ async def _offers(connection: Connection, context: RequestContext, asked: Query)
         return Part(())
     prices = await tenant.load_prices(connection, context.tenant_id)
     found = choosing.choose(context.parts.catalogue().on_sale(prices), Choice(words=asked.text))
+    best = {code: at for at, code in enumerate(await _best_sellers(connection, context))}
+    found.sort(key=lambda one: best.get(one.package.package_code, len(best)))
     told = [
         Hit(
             f"/console/catalogue/{one.package.package_code}",
-            one.package.package_name,
-            one.package.package_code,
             "package",
+            one.package.package_code,
+            one.package.package_name,
             amount=one.price,
             currency=one.package.currency,
         )
@@ -304,7 +359,7 @@ async def _orders_of(connection: Connection, asked: Query) -> list[Hit]:
     """Lists of the orders of packages that are called so, where these are few: no index finds orders by a name."""
     found = await lookup.packages(connection, asked.text, MOST_LISTS + 1)
     return [
-        Hit(params.address("/console/orders", {"package": code}), f"Orders of {name}", code, "package")
+        Hit(params.address("/console/orders", {"package": code}), "package", code, f"Orders of {name}")
         for code, name in (found if len(found) <= MOST_LISTS else ())
     ]
 
@@ -313,7 +368,7 @@ async def _lists_of(connection: Connection, asked: Query) -> list[Hit]:
     """Lists of the dealers that match, where these are few."""
     found = await named.dealers(connection, asked.text)
     return [
-        Hit(params.address(path, {"dealer": str(dealer.tenant_id)}), f"{what} of {dealer.name}", "", "dealer")
+        Hit(params.address(path, {"dealer": str(dealer.tenant_id)}), "dealer", title=f"{what} of {dealer.name}")
         for dealer in (found if len(found) <= MOST_LISTS else ())
         for what, path in (("Orders", "/console/orders"), ("eSIMs", "/console/profiles"))
     ]
@@ -321,7 +376,7 @@ async def _lists_of(connection: Connection, asked: Query) -> list[Hit]:
 
 async def _suppliers(connection: Connection, asked: Query) -> list[Hit]:
     return [
-        Hit(f"/console/suppliers/{code}", code, f"{kind} supplier", "supplier code", state=_plain(status))
+        Hit(f"/console/suppliers/{code}", "supplier code", title=code, about=kind, state=_plain(status))
         for code, kind, status in await named.suppliers(connection, asked.text, MOST)
     ]
 
@@ -335,10 +390,10 @@ async def _deliveries(connection: Connection, context: RequestContext, asked: Qu
     return [
         Hit(
             f"/console/webhooks/{asked.text}" if tenant_id else f"/console/deliveries/{hit.tenant_id}/{asked.text}",
-            asked.text,
-            _of(tenant_id, hit.dealer, f"{hit.event_type} of {identity.order_no(hit.order_id)}"),
             "delivery id",
-            code=True,
+            asked.text,
+            dealer=_whose(tenant_id, hit.dealer),
+            about=f"{hit.event_type} of {identity.order_no(hit.order_id)}",
             state=_plain(hit.state),
             at=hit.created_at,
         )
@@ -356,10 +411,10 @@ async def _refused_calls(connection: Connection, context: RequestContext, asked:
             f"/console/api-log/{call.number}"
             if tenant_id
             else f"/console/dealers/{call.tenant_id}/api-log/{call.number}",
-            call.code,
-            _of(tenant_id, call.dealer, call.path),
             "request or trace id",
-            code=True,
+            call.code,
+            dealer=_whose(tenant_id, call.dealer),
+            about=call.path,
             at=call.at,
         )
         for call in await named.refused_calls(connection, tenant_id, asked.text)

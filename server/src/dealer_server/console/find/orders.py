@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from dealer_server.console.find import dates, files, tabs
-from dealer_server.console.shared import params
+from dealer_server.console.shared import params, words
 from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
@@ -17,16 +17,20 @@ from dealer_server.store.console.pages import ListPage
 
 ORDERS = "/console/orders"
 More = Callable[[Connection, Sequence[OrderRow]], Awaitable[dict[str, Any]]]
-STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED", "PENDING", "PARTIAL", "DELIVERED", "FAILED")
+STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REVIEW", "REFUNDING", "REFUNDED", "PENDING", "PARTIAL", "DELIVERED",
+            "FAILED")  # fmt: skip
 FILTERS = ("dealer", "status", "package", "from", "to")
 PRESETS: Mapping[str, str] = {
     "Waiting": "FULFILLING",
     "Delivered": "COMPLETED",
     "Failed": "FAILED",
-    "Being refunded": "REFUNDING",
+    words.IN_REVIEW: "REVIEW",
+    words.text("REFUNDING"): "REFUNDING",
     "Refunded": "REFUNDED",
 }
 """Tabs and the state that each lists; each order is in one of them (store/console/orders.py)."""
+SELDOM = words.text("REFUNDING")
+"""A tab that is there only while it lists any, or is shown."""
 CELLS: Mapping[str, Callable[[OrderRow], str]] = {
     "orderNo": lambda row: identity.order_no(row.order_id),
     "createTime": lambda row: f"{identity.created_at(row.order_id):%Y-%m-%dT%H:%M:%SZ}",
@@ -68,10 +72,12 @@ async def page(context: RequestContext, wanted: OrderFilter, more: More | None =
         fields |= await more(connection, found.rows) if more else {}
         reviewed = await in_review(connection, found.rows)
         counts = {} if faults else await _counts(connection, wanted)
-    presets = [(name, {"status": status}) for name, status in PRESETS.items()]
     shown = next(
         (name for name, status in PRESETS.items() if status == wanted.status), None if wanted.status else "All"
     )
+    presets = [
+        (name, {"status": status}) for name, status in PRESETS.items() if name in (shown, *counts) or name != SELDOM
+    ]
     return Html(
         orders=found.rows,
         in_review=reviewed,
@@ -107,7 +113,7 @@ async def _counts(connection: Connection, wanted: OrderFilter) -> dict[str, int]
         name: sum(count for states, count in found.items() if store.is_in(status, *states))
         for name, status in PRESETS.items()
     }
-    return {"All": total, **listed}
+    return {"All": total, **{name: count for name, count in listed.items() if count or name != SELDOM}}
 
 
 async def in_review(connection: Connection, rows: Sequence[OrderRow]) -> set[int]:

@@ -23,7 +23,7 @@ More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order", "ends")
 PRESETS: tuple[State, ...] = ("NOT_INSTALLED", "IN_USE", "NEARLY_USED", "USED_UP", "ENDED")
 """States that have a tab of their own."""
-SELDOM: tuple[State, ...] = ("PENDING", "SUSPENDED", "REFUNDING")
+SELDOM: tuple[State, ...] = ("PENDING", "SUSPENDED", "REVIEW", "REFUNDING")
 """States that have one while they list any; the others have one while they are asked for."""
 ENDS = "ends"
 """A list of one dealer's plans in use, by their end."""
@@ -132,7 +132,7 @@ def _iccid_fault(typed: str | None) -> dict[str, str]:
 
 
 def _tab(state: State | None) -> str:
-    return "All" if state is None else words.text(state)
+    return "All" if state is None else words.IN_REVIEW if state == "REVIEW" else words.text(state)
 
 
 async def export(context: RequestContext, wanted: ProfileFilter, columns: Columns[ProfileRow] = COLUMNS) -> Download:

@@ -94,7 +94,9 @@ def _concern(
     text = _WAITING.get(cause.state, "Waiting for {supplier}").format(supplier=cause.supplier, it=it)
     if cause.reason and cause.state in _WAITING:
         text += f": {cause.reason}"
-    what = "the recharge" if recharge else f"{len(profiles)} of {many(item.quantity, 'eSIM')}"
+    what = (
+        "the recharge" if recharge else f"{len(profiles)} of {item.quantity} eSIMs" if item.quantity > 1 else "1 eSIM"
+    )
     parked = cause.state == "PARKED"
     others = [hop.supplier for hop in routes.get(item.package_code, ()) if hop.supplier != cause.supplier]
     movable = not recharge and cause.state in _SURE
@@ -153,18 +155,14 @@ def settled_text(history: History) -> str:
         return ""
     if not made:
         return "Refunded or cancelled"
-    what = "The recharge is applied" if order.recharges is not None else many(len(made), "eSIM")
+    what = ""
     if len(made) < len(order.profiles):
-        what += f", {len(order.profiles) - len(made)} refunded or cancelled"
-    return f"{what}. {_told(history)}"
+        what = f"{len(order.profiles) - len(made)} of {many(len(order.profiles), 'eSIM')} refunded or cancelled. "
+    return f"{what}{_told(history)}"
 
 
 def _told(history: History) -> str:
     states = {delivery.state for delivery in history.deliveries}
     if not states & {"WAITING", "READY", "IN_FLIGHT"}:
-        return (
-            "The dealer has no callback URL."
-            if states == {"SKIPPED"}
-            else "The dealer's endpoint has the current state."
-        )
-    return "The dealer's webhooks are being sent."
+        return "No callback URL" if states == {"SKIPPED"} else "Webhooks up to date"
+    return "Webhooks being sent"

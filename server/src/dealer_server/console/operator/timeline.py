@@ -93,9 +93,8 @@ def _money(history: History) -> Iterator[Event]:
         amount = money.shown(abs(entry.amount), currency)
         after = [("balance after", money.shown(entry.balance_after, currency))]
         if entry.entry_type == "ORDER_PAY":
-            facts = [("transactionId", history.order.transaction_id), *after]
             title = f"Order placed, {amount} debited"
-            yield Event(entry.created_at, "shopping-cart", title, facts=facts, step="PAID")
+            yield Event(entry.created_at, "shopping-cart", title, facts=after, step="PAID")
         else:
             number = identity.refund_no(entry.reference)
             anchor = number if entry.reference in automatic else ""

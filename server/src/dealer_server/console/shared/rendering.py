@@ -273,6 +273,7 @@ _DATES = {
     "exact": dates.exact,
     "minute": dates.minute,
     "short": dates.short,
+    "listed": dates.listed,
     "day": dates.day,
     "lasted": dates.lasted,
 }

@@ -4,22 +4,14 @@
   const all = (selector, inside = document) => inside.querySelectorAll(selector);
   const two = (number) => String(number).padStart(2, "0");
 
-  // Times of lists: within an hour how long ago, then the hour and the day; the exact one, in UTC and here, where it is pointed at or focused.
-  // All others are the server's. Everything is in UTC.
+  // How long something lasts already; of times of lists the exact one, in UTC and here, where it is pointed at or focused. Everything is in UTC.
   const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
   const daily = (at) => `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}`;
-  const dayOf = (at) => `${daily(at)} ${at.getUTCFullYear()}`;
   const clock = (at) => at.toISOString().slice(11, 16);
   const here = (at) => {
     if (!at.getTimezoneOffset()) return "";
     const other = at.getDate() === at.getUTCDate() ? "" : `${at.getDate()} ${MONTHS[at.getMonth()]}, `;
     return `, ${other}${two(at.getHours())}:${two(at.getMinutes())} your time`;
-  };
-  const STEPS = [[60, 60, "min"], [3600, 24, "h"], [86400, 7, "d"]];
-  const dated = (at) => {
-    const now = new Date();
-    if (dayOf(at) === dayOf(now)) return clock(at);
-    return at.getUTCFullYear() === now.getUTCFullYear() ? `${daily(at)}, ${clock(at)}` : dayOf(at);
   };
   // As rules/dates.py has it: in its two largest units.
   const lasted = (seconds) => {
@@ -28,20 +20,10 @@
     const first = parts.findIndex(([count]) => count);
     return parts.slice(first, first + 2).filter(([count]) => count).map((part) => part.join(" ")).join(" ");
   };
-  const relative = (at, lasting = false) => {
-    const seconds = (Date.now() - at) / 1000, size = Math.abs(seconds);
-    if (lasting) return `for ${lasted(size)}`;
-    if (seconds >= 3570) return dated(at);
-    if (size < 45) return "just now";
-    for (const [unit, most, name] of STEPS) {
-      const count = Math.max(1, Math.round(size / unit));
-      if (count < most) return seconds < 0 ? `in ${count} ${name}` : `${count} ${name} ago`;
-    }
-    return dayOf(at);
-  };
   const tellTimes = () => {
     for (const time of all("time[datetime]")) {
-      const at = new Date(time.dateTime), whole = "exact" in time.dataset, text = whole ? time.textContent : relative(at, "since" in time.dataset);
+      const at = new Date(time.dateTime), whole = "exact" in time.dataset;
+      const text = "since" in time.dataset ? `for ${lasted(Math.abs(Date.now() - at) / 1000)}` : time.textContent;
       if (time.textContent !== text) time.textContent = text;
       if (time.title) {
         if (!whole || here(at)) time.dataset.tip = time.title + here(at);
@@ -229,6 +211,7 @@
   };
   const nameAll = () => { for (const table of all(".card-table:has(thead)")) named(table); };
   // A strip of links to sections shows whether there are more to the right.
+  for (const link of all(".list-tabs .nav-link.active")) link.closest(".nav").scrollLeft = link.offsetLeft - 24;  // on a phone tabs are one row
   const strips = () => { for (const strip of all(".sections .nav")) strip.parentElement.classList.toggle("overflows", Math.abs(strip.scrollLeft) + strip.clientWidth < strip.scrollWidth - 4); };
   document.addEventListener("scroll", strips, { capture: true, passive: true });
   addEventListener("resize", strips);

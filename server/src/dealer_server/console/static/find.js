@@ -163,7 +163,8 @@
       .concat(fitting(document.querySelectorAll(".top-button, #user-menu button:not([data-theme-switch])")))),
   ];
   // Its state and amount or, without them, why it matched.
-  const said = (hit) => [...hit.querySelectorAll(".hit-state, .hit-amount")].map((part) => part.textContent.trim()).join(" · ") || hit.querySelector(".hit-why").textContent;
+  const parts = (hit, kinds) => [...hit.querySelectorAll(kinds)].map((part) => part.textContent.trim()).filter(Boolean);
+  const said = (hit) => parts(hit, ".hit-state, .hit-amount").join(" · ") || parts(hit, ".hit-why").join("");
   const say = (text) => { told.textContent = text; };
   const count = () => list.querySelectorAll("[role=option]").length;
   const look = async () => {
@@ -178,10 +179,10 @@
     if (found instanceof Error) { say("The search could not be reached. Press Enter to try again."); }
     else {
       for (const part of found.querySelectorAll("#hits > .hits"))
-        list.append(...group(part.dataset.group, [...part.querySelectorAll("a.hit")].map((hit) => option(
+        list.append(...group(part.dataset.group, [...part.querySelectorAll("tr[data-href]")].map((hit) => option(
           hit.querySelector(".hit-title").textContent,
-          { "palette-about": hit.querySelector(".hit-about").textContent, "palette-why": said(hit) },
-          hit.getAttribute("href"),
+          { "palette-about": parts(hit, ".hit-about").join(", "), "palette-why": said(hit) },
+          hit.dataset.href,
         ))));
       say(`${count()} found.${count() ? "" : " Press Enter for the search page."}`);
     }

@@ -53,7 +53,7 @@ class Balance(NamedTuple):
 
 
 class RefundRow(NamedTuple):
-    """`review`: how many of its profiles wait for an operator."""
+    """`review`: how many of its profiles wait for an operator. `automatic`: of what could not be delivered."""
 
     refund_id: int
     status: str
@@ -62,6 +62,7 @@ class RefundRow(NamedTuple):
     profiles: int
     review: int
     remark: str | None
+    automatic: bool
     created_at: datetime
     settled_at: datetime | None
 
@@ -157,7 +158,8 @@ async def refunds(
 ) -> Sequence[RefundRow]:
     """Of an order, or of one eSIM of it. Newest first."""
     rows = await connection.fetch(
-        "SELECT refund_id, status, amount, credited, l.profiles, l.review, remark, created_at, settled_at"
+        "SELECT refund_id, status, amount, credited, l.profiles, l.review, remark, author = 'system' AS automatic,"
+        " created_at, settled_at"
         " FROM refund r CROSS JOIN LATERAL (SELECT count(*) AS profiles,"
         "  count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING') AS review"
         "  FROM refund_line l WHERE l.tenant_id = $1 AND l.refund_id = r.refund_id) l"

@@ -16,7 +16,8 @@ from dealer_server.store.webhooks.bodies import unseal
 
 class OrderFilter(NamedTuple):
     """Which orders: all that is given must match. `status` is an orderStatus or a deliveryStatus: of
-    orders that failed only FAILED lists any, whether they are refunded or not."""
+    orders that failed only FAILED lists any, whether they are refunded or not. REVIEW: those that are REFUNDING with a
+    refund that waits for an operator; REFUNDING: the others."""
 
     tenant_id: int | None = None
     status: str | None = None
@@ -88,12 +89,12 @@ def is_in(status: str, order_status: str, delivery_status: str) -> bool:
 
 
 async def count_orders(connection: Connection, filters: OrderFilter, most: int) -> dict[tuple[str, str], int]:
-    """How many orders of a dealer or of all, placed in that time, whatever else is asked for, by orderStatus and
-    deliveryStatus; no more than `most` are counted."""
+    """How many orders of a dealer or of all, placed in that time, whatever else is asked for, by orderStatus (REVIEW is
+    apart from others that are REFUNDING) and deliveryStatus; no more than `most` are counted."""
     rows = await connection.fetch(
         "SELECT order_status, delivery_status, count(*)::int AS counted FROM ("
         " SELECT o.* FROM tenant t CROSS JOIN LATERAL ("
-        "  SELECT order_status, delivery_status FROM orders o"
+        f"  SELECT {_STATE} AS order_status, delivery_status FROM orders o"
         "  WHERE o.tenant_id = t.tenant_id AND order_id >= $2 AND order_id < $3 LIMIT $4"
         " ) o WHERE $1::bigint IS NULL OR t.tenant_id = $1 LIMIT $4) c GROUP BY 1, 2",
         filters.tenant_id,
@@ -103,6 +104,10 @@ async def count_orders(connection: Connection, filters: OrderFilter, most: int) 
     return {(row["order_status"], row["delivery_status"]): row["counted"] for row in rows}
 
 
+_STATE = """CASE WHEN order_status = 'REFUNDING' AND EXISTS (
+    SELECT FROM refund r JOIN refund_line l USING (tenant_id, refund_id)
+    WHERE r.tenant_id = o.tenant_id AND r.order_id = o.order_id AND l.way = 'REVIEW' AND l.status = 'PENDING')
+    THEN 'REVIEW' ELSE order_status END"""
 # A condition of its own, so that the items are joined and not looked up one by one.
 _OF_PACKAGE = """AND order_id IN (SELECT order_id FROM order_item i WHERE i.tenant_id = t.tenant_id
                 AND i.order_id >= $2 AND i.order_id < $3 AND i.package_code = $6)"""
@@ -111,7 +116,7 @@ _ORDERS = """
 WITH found AS MATERIALIZED (
     SELECT o.*, t.name FROM tenant t CROSS JOIN LATERAL (
         SELECT * FROM orders o WHERE o.tenant_id = t.tenant_id AND order_id >= $2 AND order_id < $3
-            AND ($4::text IS NULL OR order_status = $4 AND delivery_status <> 'FAILED' OR delivery_status = $4)
+            AND ($4::text IS NULL OR {state} = $4 AND delivery_status <> 'FAILED' OR delivery_status = $4)
             {packages}
         ORDER BY order_id {direction} LIMIT $5
     ) o
@@ -131,9 +136,11 @@ FROM found f {rows} CROSS JOIN LATERAL (
 async def _matching(
     connection: Connection, filters: OrderFilter, direction: str, begin: int, end: int, limit: int
 ) -> list[OrderRow]:
-    sql = _ORDERS.format(rows=_ROWS, direction=direction, packages=_OF_PACKAGE if filters.package_code else "")
-    packages = [filters.package_code] if filters.package_code else []
-    rows = await connection.fetch(sql, filters.tenant_id, begin, end, filters.status, limit, *packages)
+    state = _STATE if filters.status in ("REVIEW", "REFUNDING") else "order_status"
+    packages = _OF_PACKAGE if filters.package_code else ""
+    sql = _ORDERS.format(rows=_ROWS, direction=direction, packages=packages, state=state)
+    more = [filters.package_code] if filters.package_code else []
+    rows = await connection.fetch(sql, filters.tenant_id, begin, end, filters.status, limit, *more)
     return [_order_row(dict(row)) for row in rows]
 
 

@@ -14,8 +14,8 @@ from dealer_server.store.console.pages import MAX_SCANNED, ListPage, ScanRange
 from dealer_server.store.profiles import daily_usage
 
 NEWEST = 2**53
-State = Literal[Use, "SUSPENDED", "REFUNDING", "REFUNDED", "CANCELLED", "FAILED"]
-STATES: tuple[State, ...] = (*USES, "SUSPENDED", "REFUNDING", "REFUNDED", "CANCELLED", "FAILED")
+State = Literal[Use, "SUSPENDED", "REVIEW", "REFUNDING", "REFUNDED", "CANCELLED", "FAILED"]
+STATES: tuple[State, ...] = (*USES, "SUSPENDED", "REVIEW", "REFUNDING", "REFUNDED", "CANCELLED", "FAILED")
 
 
 class ProfileFilter(NamedTuple):
@@ -161,7 +161,8 @@ _OF_STATE: Mapping[State | None, str] = {
     None: "true",
     **{word: f"{_VALID} AND NOT ({_SUSPENDED}) AND {condition}" for word, condition in _IN_USE.items()},
     "SUSPENDED": f"{_VALID} AND {_SUSPENDED}",
-    "REFUNDING": "held",
+    "REVIEW": "in_review",
+    "REFUNDING": "held AND NOT in_review",
     "REFUNDED": "refunded AND NOT failed",
     "CANCELLED": "cancelled AND NOT (refunded OR held OR failed)",
     "FAILED": "failed",
@@ -169,11 +170,14 @@ _OF_STATE: Mapping[State | None, str] = {
 # $1 tenant_id; ids from $2 on and before $3; $4 how many; $5, $6 between which reversed ICCIDs.
 _SPAN = "profile_id >= $2 AND profile_id < $3"
 _COLUMNS = """tenant_id, profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, plan_use_end_at,
-    smdp_status, failed, refunded, held, suspended, cancelled, data_total_bytes, data_usage_bytes"""
+    smdp_status, failed, refunded, held, suspended, cancelled, data_total_bytes, data_usage_bytes,
+    held AND EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = p.tenant_id AND l.profile_id = p.profile_id
+        AND l.way = 'REVIEW' AND l.status = 'PENDING') AS in_review"""
 _OF_EACH = f"""
     SELECT p.*, t.name FROM tenant t CROSS JOIN LATERAL (
-        SELECT {_COLUMNS}
-        FROM profile p WHERE p.tenant_id = t.tenant_id AND {_SPAN} AND recharges IS NULL AND ({{state}})
+        SELECT * FROM (
+            SELECT {_COLUMNS} FROM profile p WHERE p.tenant_id = t.tenant_id AND {_SPAN} AND recharges IS NULL
+        ) p WHERE {{state}}
         ORDER BY profile_id {{direction}} LIMIT $4
     ) p
     WHERE $1::bigint IS NULL OR t.tenant_id = $1
@@ -181,7 +185,7 @@ _OF_EACH = f"""
 """
 _ENDING = f"""
     SELECT p.*, t.name FROM (
-        SELECT {_COLUMNS}, recharges FROM profile WHERE iccid IS NOT NULL AND reverse(iccid) ~>=~ $5
+        SELECT {_COLUMNS}, recharges FROM profile p WHERE iccid IS NOT NULL AND reverse(iccid) ~>=~ $5
             AND reverse(iccid) ~<~ $6 AND ($1::bigint IS NULL OR tenant_id = $1) LIMIT {MAX_SCANNED}
     ) p JOIN tenant t USING (tenant_id) WHERE {_SPAN} AND recharges IS NULL AND ({{state}})
     ORDER BY profile_id {{direction}} LIMIT $4
@@ -189,7 +193,7 @@ _ENDING = f"""
 # $5, $6: end and profileId of the one seen last; $7, $8: between which ends.
 _BY_END = f"""
     SELECT p.*, t.name FROM (
-        SELECT {_COLUMNS} FROM profile
+        SELECT {_COLUMNS} FROM profile p
         WHERE tenant_id = $1 AND plan_use_status = 'STARTED' AND plan_use_end_at IS NOT NULL AND recharges IS NULL
             AND {{within}} AND ($5::timestamptz IS NULL OR (plan_use_end_at, profile_id) {{beyond}} ($5, $6::bigint))
         ORDER BY {{order}} LIMIT {MAX_SCANNED}

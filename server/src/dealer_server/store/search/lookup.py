@@ -41,18 +41,22 @@ async def called(connection: Connection, name: str) -> list[Dealer]:
     return [Dealer(**row) for row in rows]
 
 
-async def packages(connection: Connection, text: str, limit: int) -> Sequence[tuple[str, str]]:
-    """(code, name) of those that a part of the code or the name fits; the most alike first, then as their list is
-    sorted. All of them for ""."""
+async def packages(
+    connection: Connection, text: str, limit: int, best: Sequence[str] = ()
+) -> Sequence[tuple[str, str]]:
+    """(code, name) of those that a part of the code or the name fits; the most alike first, then the `best` in their
+    order, then as their list is sorted. All of them for ""."""
     rows = await connection.fetch(
         "SELECT package_code, document ->> 'package_name' AS name FROM package"
         " WHERE position(lower($1) IN lower(package_code)) > 0"
         "  OR position(lower($1) IN lower(document ->> 'package_name')) > 0"
         " ORDER BY package_code <> $1, NOT starts_with(lower(package_code), lower($1)),"
+        "  array_position($3::text[], package_code),"
         "  lower(substring(document ->> 'package_name' FROM '^[^0-9]*')), (document ->> 'data_bytes')::bigint,"
         "  (document ->> 'duration')::int, package_code LIMIT $2",
         text,
         limit,
+        best,
     )
     return [(row["package_code"], row["name"]) for row in rows]
 

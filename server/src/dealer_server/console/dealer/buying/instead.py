@@ -23,12 +23,13 @@ CHECKED, SHOWN = 12, 2
 
 
 class Replacement(NamedTuple):
-    """`differs`: how much more or less it has and costs than the package, in words. `address`: of the form that buys
-    it."""
+    """`differs`: how much more or less it has and costs than the package, such as +1 GB. `address`: of the form that
+    buys it. `closest`: it differs least."""
 
     view: PackageView
     differs: Sequence[str]
     address: str
+    closest: bool
 
 
 class Instead(NamedTuple):
@@ -56,7 +57,7 @@ async def instead_of(
     return Instead(
         again=itself.availability == "AVAILABLE",
         stocked=itself.stock is not UNSET,
-        others=[_replacement(one, package, price, filled) for one in _less_and_more(found, package)],
+        others=[_replacement(one, package, price, filled, found[0]) for one in _less_and_more(found, package)],
     )
 
 
@@ -86,7 +87,9 @@ def _volume(package: Package) -> float:
     return float("inf") if package.data_bytes is None else package.data_bytes
 
 
-def _replacement(one: OnSale, package: Package, price: int | None, filled: Mapping[str, object]) -> Replacement:
+def _replacement(
+    one: OnSale, package: Package, price: int | None, filled: Mapping[str, object], closest: OnSale
+) -> Replacement:
     its, differs = one.package, list[str]()
     if its.data_bytes and package.data_bytes and its.data_bytes != package.data_bytes:
         differs.append(
@@ -96,8 +99,8 @@ def _replacement(one: OnSale, package: Package, price: int | None, filled: Mappi
         differs.append(_compared(many(abs(its.duration - package.duration), "day"), its.duration, package.duration))
     if price is not None and price != one.price:
         differs.append(_compared(money.shown(abs(one.price - price), its.currency), one.price, price))
-    return Replacement(view(one), differs, params.address(f"{CATALOGUE}/{its.package_code}", filled))
+    return Replacement(view(one), differs, params.address(f"{CATALOGUE}/{its.package_code}", filled), one == closest)
 
 
 def _compared(by: str, its: int, other: int) -> str:
-    return f"{by} {'less' if its < other else 'more'}"
+    return f"{'−' if its < other else '+'}{by}"
