@@ -120,6 +120,6 @@ def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
         case "CALLS" if may.secrets:
             return [Link("See why", "/console/api-log?result=refused")]
         case "CREDENTIALS" | "SECRET" if may.secrets:
-            return [Link("Credentials", "/console/credentials")]
+            return [Link("AppKeys", "/console/credentials")]
         case _:
             return []

@@ -216,8 +216,8 @@ def _steps(
     package = "TEST-OK" if settings.environment == "test" else "PACKAGE"
     ordering = ("POST /esim/order with a package of /package/list.", "/console/orders", "Orders")
     return [
-        Step("Get your credentials", "The AppKey identifies you, the AppSecret signs your calls.",
-             "/console/credentials", "Credentials", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
+        Step("Get your AppKey", "The AppKey identifies you, the AppSecret signs your calls.",
+             "/console/credentials", "AppKeys", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
         Step("Make a signed call, such as /health", "It proves that your signature is right. Refused? The API log shows"
              " the expected string.", "/console/api-log", "API log", signed is not None,
              done.get("HEALTH") or signed, (f"esim-dealer login --url {settings.base_url}", "esim-dealer health")),

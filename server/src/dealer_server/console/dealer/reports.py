@@ -46,7 +46,7 @@ async def export(context: RequestContext) -> Download:
 @page(STATEMENTS, DEALERS, "reports/statements.html", listing=True)
 async def list_statements(context: RequestContext) -> Html:
     currency, months = await reports.months(context, context.tenant_id)
-    return Html(currency=currency, months=months, path=STATEMENTS, name="")
+    return Html(currency=currency, months=months, path=STATEMENTS, name="", words=KINDS)
 
 
 @page(MONTH, DEALERS, "reports/statement.html", listing=True)

@@ -218,5 +218,12 @@
     reader.addEventListener("load", () => { chosen = reader.result; drawAll(); });
     reader.readAsDataURL(file);
   });
-  form.addEventListener("input", drawAll);
+  // Nothing is saved that has not changed.
+  const save = form.querySelector("[data-saves]");
+  const isChanged = (field) => (field.type === "file" ? field.files.length > 0 : field.type === "checkbox" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue);
+  const fields = [...form.elements].filter((field) => field.matches("input[id^=field-]"));
+  const mind = () => { save.disabled = !fields.some(isChanged); };
+  for (const name of ["input", "change"]) form.addEventListener(name, () => { drawAll(); mind(); });
+  addEventListener("pageshow", mind);
+  mind();
 })();
