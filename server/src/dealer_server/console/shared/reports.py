@@ -333,7 +333,7 @@ async def months(context: RequestContext, tenant_id: int) -> tuple[str, list[Mon
     found = list[MonthSums]()
     for month in reversed(wanted):
         of_month = account(balance, [one for one in days if periods.month_of(one.day) == month], month.period)
-        moved = {movement.kind: movement.amount for movement in of_month.movements}
+        moved: dict[Kind, int] = {movement.kind: movement.amount for movement in of_month.movements}
         balance = of_month.closing
         found.insert(0, MonthSums(month, of_month.opening, moved, of_month.closing))
     return currency, found

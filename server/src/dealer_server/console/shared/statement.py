@@ -36,9 +36,7 @@ async def page_of(
     seen = span.until(params.number(context.query, "before"))
     found = await dealer.entries(connection, tenant_id, seen, entry_type, SHORT_PAGE)
     total = span.end - span.first if entry_type is None else None  # versions have no gaps
-    pages = params.pager(
-        context, path, found.next, shown=len(found.rows), word="entry", total=total, size=SHORT_PAGE
-    )
+    pages = params.pager(context, path, found.next, shown=len(found.rows), word="entry", total=total, size=SHORT_PAGE)
     return StatementPage(found.rows, pages, params.address(file, params.filters(context)))
 
 
