@@ -136,6 +136,8 @@ async def test_a_dealer_sees_its_own_without_costs_and_suppliers(
         exported = (await clerk.get(f"/console/reports.csv{query}")).text
         assert not [word for word in HIDDEN if word.lower() in exported.lower()], query
         assert str(stranger.tenant_id) not in exported
+    kept = re.search(r"Profit ([\d.]+) USD at the suggested prices", await see(clerk, "/console/reports"))
+    assert kept and f"Profit (est.), 30 days {kept[1]} USD" in await see(clerk, "/console")
 
 
 async def test_the_home_page_tells_of_the_last_30_days_and_of_the_packages_bought_most(
