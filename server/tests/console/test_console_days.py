@@ -219,7 +219,7 @@ async def test_a_dealers_first_day_ends_with_all_steps_done_and_an_esim(
     async with day(chromium, service, int(created.tenant_id)) as page:
         await done(page, 1)
         await an_hour_passes(service)
-        await menu(page, "Credentials")
+        await menu(page, "AppKeys")
         app_key, app_secret = await take_credentials(page)
         async with AsyncDealer(service.url, app_key, app_secret) as sdk:
             await sdk.health()
@@ -451,7 +451,7 @@ async def test_a_dealers_developer_connects_and_moves_no_money(
             "eSIMs",
             "Wallet",
             "Webhooks",
-            "Credentials",
+            "AppKeys",
             "API log",
             "Notices",
             "Install page",
@@ -459,7 +459,7 @@ async def test_a_dealers_developer_connects_and_moves_no_money(
             "Reports",
         }
         await an_hour_passes(service)
-        await menu(page, "Credentials")
+        await menu(page, "AppKeys")
         app_key, app_secret = await take_credentials(page)
         await verify_webhook(page, receiver, app_secret)
         async with AsyncDealer(service.url, app_key, app_secret) as sdk:
@@ -529,7 +529,7 @@ async def test_a_dealer_with_a_phone_hands_an_esim_over_and_asks_for_money(
         await fits(page)
         await ask_for_a_topup(page, "250")
         await fits(page)
-        for name in ("Orders", "eSIMs", "Credentials", "API log", "Users"):
+        for name in ("Orders", "eSIMs", "AppKeys", "API log", "Users"):
             await menu(page, name)
             await fits(page)
 

@@ -224,10 +224,11 @@ def _days(days: int) -> str:
 
 
 def _description(place: Place, plan: Plan) -> str:
+    """What its name does not say."""
     where = place.name if len(place.locations) == 1 else f"{len(place.locations)} countries ({place.name})"
     volume = data_text(plan.data_bytes, " ") if plan.data_bytes else ""
     return {
-        "TOTAL": f"{volume} for {_days(plan.days)} in {where}.",
+        "TOTAL": "",
         "DAILY_REDUCED": f"{volume} a day in {where}, then {plan.fup_speed} until the next day.",
         "DAILY_CUTOFF": f"{volume} a day in {where}, then no data until the next day.",
         "DAILY_UNLIMITED": f"Unlimited data in {where}, at {plan.fup_speed} once fair use is exceeded.",

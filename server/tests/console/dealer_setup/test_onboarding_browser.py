@@ -104,8 +104,8 @@ async def comes_in(chromium: Chromium, service: Service, link: str, dealer: str,
     await expect(page).to_have_url(re.compile(r"/console$"))
     await expect(page.get_by_role("heading", name="Get started")).to_be_visible()
     await look(page)
-    await page.get_by_role("link", name="Credentials", exact=True).first.click()
-    await heading(page, "Credentials")
+    await page.get_by_role("link", name="AppKeys", exact=True).first.click()
+    await heading(page, "AppKeys")
     await look(page)
     assert faults == []
     # The markup of 10 % is paid: 3 x 1.98.

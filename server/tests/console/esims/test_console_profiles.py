@@ -504,5 +504,6 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
         soon = (await clerk.get("/console/profiles?ends=soon")).text
         assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', soon) == [str(ids[1])], "today or tomorrow"
         assert re.search(r'aria-current="page"><bdi>Ends soon</bdi> <span class="tab-count">1<', soon), soon
+        assert "1 plan ends today or tomorrow" in await see(clerk, "/console"), "home counts what the list shows"
         file = (await clerk.get("/console/profiles.csv?ends=soon")).text
         assert str(ids[1]) in file and str(ids[2]) not in file and len(file.split()) == 2

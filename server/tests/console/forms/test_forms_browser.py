@@ -29,9 +29,9 @@ async def chromium() -> AsyncIterator[Chromium]:
 
 
 async def painted(page: Page) -> list[tuple[str, str, str]]:
-    """Of each preview its fill, the text on it and its accent."""
+    """Of each preview that has a button its fill, the text on it and its accent."""
     found = []
-    for preview in await page.locator(".brand-preview").all():
+    for preview in await page.locator(".brand-preview:has([data-shade=on_fill])").all():
         fill, text = preview.locator("rect[data-shade=fill]").first, preview.locator("[data-shade=on_fill]")
         accent = preview.locator("text[data-shade=accent]").first
         found.append(tuple([str(await one.get_attribute("fill")) for one in (fill, text, accent)]))
@@ -48,7 +48,9 @@ async def test_the_preview_shows_the_brand_as_it_is_typed(
     await page.goto(f"{service.url}/console/brand")
     title = page.locator(".brand-preview [data-name]").first
     await expect(title).to_have_text("eSIM")
+    await expect(page.get_by_role("button", name="Save install page")).to_be_disabled()
     await page.get_by_label("Name", exact=True).fill("Sunbird Travel")
+    await expect(page.get_by_role("button", name="Save install page")).to_be_enabled()
     await expect(title).to_have_text("Sunbird Travel")
     await page.get_by_label("Email").fill("help@sunbird.example")
     await expect(page.locator(".brand-preview [data-support]").nth(2)).to_have_text("help@sunbird.example")

@@ -135,6 +135,8 @@ async def test_a_dealer_sees_its_own_without_costs_and_suppliers(
         exported = (await clerk.get(f"/console/reports.csv{query}")).text
         assert not [word for word in HIDDEN if word.lower() in exported.lower()], query
         assert str(stranger.tenant_id) not in exported
+    kept = re.search(r"Profit ([\d.]+) USD at the suggested prices", await see(clerk, "/console/reports"))
+    assert kept and f"Profit (est.), 30 days {kept[1]} USD" in await see(clerk, "/console")
 
 
 async def test_the_home_page_tells_of_the_last_30_days_and_of_the_packages_bought_most(
@@ -143,7 +145,7 @@ async def test_the_home_page_tells_of_the_last_30_days_and_of_the_packages_bough
     await stranger.order()
     await folded(service.database)
     page = await see(clerk, "/console")
-    assert "Spent today, USD 5.40 3 eSIMs 7 days 5.40 3 eSIMs 30 days 5.40 3 eSIMs" in page
+    assert "Spent today 5.40 USD 3 eSIMs Spent, 30 days 5.40 USD 3 eSIMs Profit (est.), 30 days" in page
     assert "TEST-OK 1 GB 7 days TEST-OK 2 3.60 USD" in page
     assert "TEST-ASYNC 1 1.80 USD" in page
     assert f'{dates.day(clock.now())} <span class="text-secondary">so far</span>' in (await clerk.get("/console")).text
@@ -152,7 +154,7 @@ async def test_the_home_page_tells_of_the_last_30_days_and_of_the_packages_bough
 async def test_the_home_page_of_a_dealer_who_bought_nothing_has_no_chart(dealer: ApiClient, service: Service):
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         page = await see(one, "/console")
-    assert "Spent today, USD 0.00 0 eSIMs 7 days 0.00 0 eSIMs 30 days 0.00 0 eSIMs" in page
+    assert "Spent today 0.00 USD 0 eSIMs Spent, 30 days 0.00 USD 0 eSIMs" in page and "Profit" not in page
     assert "Top packages" not in page and "Spent per day" not in page
 
 
@@ -213,7 +215,7 @@ async def test_what_is_not_added_up_yet_is_said(admin: Browser, service: Service
 async def test_a_statement_is_a_page_and_a_file_on_both_sides(admin: Browser, clerk: Browser, dealer: ApiClient):
     month, theirs = f"{clock.now():%Y-%m}", f"/console/dealers/{dealer.tenant_id}/statements"
     for one, path in ((clerk, "/console/wallet/statements"), (admin, theirs)):
-        assert f"{clock.now():%B %Y} so far 0.00 USD + 1,000.00 USD + 1.80 USD −5.40 USD 996.40 USD" in await see(
+        assert f"{clock.now():%B %Y} so far 0.00 USD 0.00 USD + 1.80 USD + 1,000.00 USD −5.40 USD 996.40 USD" in await see(
             one, path
         )
         page = await see(one, f"{path}/{month}")

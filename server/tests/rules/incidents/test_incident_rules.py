@@ -1,12 +1,12 @@
 """Which sentence is said of what is wrong, and what stands first?"""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from dealer_server.rules.incidents import dealer, overview, receiver, supplier
-from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
+from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
 from dealer_server.rules.incidents.delay import delay_text
 from dealer_server.rules.incidents.health import share_text, supplier_word
 from dealer_server.rules.incidents.incident import Incident, by_harm
@@ -290,13 +290,14 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
         (Own(days_left=0), ["Your balance lasts less than a day: as fast as you spent it in the last 7 days"]),
         (Own(secrets=[("shop", SIX)]), ["The previous AppSecret of shop ends"]),
         (
-            Own(ending=[Ending(date(2026, 11, 30), 1)]),
-            ["1 plan ends on 30 Nov 2026: recharge where the package allows it, or sell another eSIM"],
+            Own(ending=1),
+            ["1 plan ends today or tomorrow: recharge where the package allows it, or sell another eSIM"],
         ),
         (
-            Own(ending=[Ending(date(2026, 11, 21), 12), Ending(date(2026, 11, 20), 1_300)]),
-            ["1,300 plans end today, 12 tomorrow: recharge where the package allows it, or sell another eSIM"],
+            Own(ending=1_300),
+            ["1,300 plans end today or tomorrow: recharge where the package allows it, or sell another eSIM"],
         ),
+        (Own(in_review=1), ["1 refund is in review"]),
         (Own(refused=12), ["12 API calls were refused in the last 24 hours"]),
     ],
 )

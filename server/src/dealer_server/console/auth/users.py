@@ -28,7 +28,7 @@ ROLE_TABLE = tuple(
         ("Buy, recharge, refund, suspend, cancel", DEALER_FINANCE),
         ("Request top-ups, set the low balance notice", DEALER_FINANCE),
         ("See codes and QR codes, send install pages and SMS", DEALER_DEVELOPERS),
-        ("Credentials, webhooks, API log, brand", DEALER_DEVELOPERS),
+        ("AppKeys, webhooks, API log, install page", DEALER_DEVELOPERS),
         ("Invite users, change roles", ("dealer:admin",)),
     )
 )

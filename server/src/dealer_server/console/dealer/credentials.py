@@ -21,7 +21,7 @@ from dealer_server.store.console.dealer import AccessTerms
 from dealer_server.store.tenants import credential
 from dealer_server.store.tenants.credential import Credential
 
-MENU = MenuEntry("Credentials", "key", 130)
+MENU = MenuEntry("AppKeys", "key", 130)
 KEYS, KEY = "/console/credentials", "/console/credentials/{app_key}"
 TEMPLATE, SECRET_TEMPLATE = "dealer/credentials.html", "dealer/secret.html"
 

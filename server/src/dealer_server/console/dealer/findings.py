@@ -1,8 +1,9 @@
 """What is wrong with a dealer's account and orders, for its own home page."""
 
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 
+from dealer_server.console.find import profiles
 from dealer_server.console.shared import incidents as shown
 from dealer_server.console.shared.concern import Link
 from dealer_server.console.shared.incidents import IncidentRow
@@ -11,14 +12,12 @@ from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents import dealer as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
-from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
+from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
 from dealer_server.rules.incidents.incident import Incident
 from dealer_server.rules.orders import identity
-from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import api_log, dealer, queues
 from dealer_server.store.console.dealer import Span, Wallet
 from dealer_server.store.console.incidents import buying, receivers
-from dealer_server.store.notices import listing
 from dealer_server.store.tenants import credential
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.log import Filter
@@ -62,19 +61,11 @@ async def incidents(
         in_review=(await queues.unsettled(connection, tenant_id)).get("REVIEW", 0),
         refused=await api_log.refused_since(connection, tenant_id, context.now - REFUSED_SINCE) if may.secrets else 0,
         days_left=days_left,
-        ending=await _ending(connection, context),
+        ending=await profiles.count_ending_soon(connection, tenant_id, context.now),
         secrets=await _ending_secrets(connection, context) if may.secrets else (),
     )
     told = rules.own_incidents(found, own, context.now)
-    return shown.rows(told, lambda incident: _links(incident, may, own.ending, day_of(context.now)))
-
-
-async def _ending(connection: Connection, context: RequestContext) -> list[Ending]:
-    """Of today and tomorrow, as the notices of them tell."""
-    today = day_of(context.now)
-    days = {day.isoformat(): day for day in (today, today + timedelta(days=1))}
-    told = await listing.of_facts(connection, context.tenant_id, "PLANS_ENDING", list(days))
-    return [Ending(days[fact], int(one.data["count"]), one.notice_id) for fact, one in told.items()]
+    return shown.rows(told, lambda incident: _links(incident, may))
 
 
 async def _ending_secrets(connection: Connection, context: RequestContext) -> list[tuple[str, datetime]]:
@@ -108,7 +99,7 @@ async def _latest_answer(connection: Connection, tenant_id: int) -> int | None:
     return attempts[-1].http_status if attempts else None
 
 
-def _links(incident: Incident, may: Permissions, ending: Sequence[Ending], today: date) -> Sequence[Link]:
+def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
     match incident.kind:
         case "RECEIVER" if may.secrets:
             return [Link("Failed webhooks", "/console/webhooks?status=FAILED"), Link("Webhooks", "/console/webhooks")]
@@ -124,16 +115,11 @@ def _links(incident: Incident, may: Permissions, ending: Sequence[Ending], today
             return [Link("See the refunds", "/console/refunds?status=REVIEW")]
         case "TOPUPS":
             return [Link("Top-ups", "/console/wallet/topups")]
-        case "PLANS" if may.money and may.secrets:  # an admin, whom the notice is for
-            return [
-                Link("See today's" if one.day == today else "See tomorrow's", f"/console/notices/{one.notice_id}")
-                for one in sorted(ending)
-            ]
         case "PLANS":
             return [Link("See the eSIMs", "/console/profiles?ends=soon")]
         case "CALLS" if may.secrets:
             return [Link("See why", "/console/api-log?result=refused")]
         case "CREDENTIALS" | "SECRET" if may.secrets:
-            return [Link("Credentials", "/console/credentials")]
+            return [Link("AppKeys", "/console/credentials")]
         case _:
             return []

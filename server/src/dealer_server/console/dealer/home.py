@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from dealer_server.console.dealer import findings
+from dealer_server.console.dealer import findings, resale
 from dealer_server.console.find import orders as find_orders
 from dealer_server.console.shared import reports
 from dealer_server.console.shared.incidents import receiver_health
@@ -27,7 +27,7 @@ from dealer_server.store.console.dealer import Wallet
 from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.notices import buyer_mails, recipients
 from dealer_server.store.reports import report
-from dealer_server.store.reports.report import Filter
+from dealer_server.store.reports.report import Filter, Row
 from dealer_server.store.tenants import brand, credential
 from dealer_server.store.tenants.credential import Use
 from dealer_server.store.webhooks import endpoints
@@ -36,8 +36,6 @@ from dealer_server.store.webhooks.endpoints import Endpoint
 
 HOME = "/console"
 ORDERS = 5
-STRETCHES = (7, 30)
-"""Days that are added up."""
 PACKAGES = 5
 FAILED = 99
 LASTS_DAYS = 60
@@ -102,7 +100,8 @@ async def home(context: RequestContext) -> Html:
         incidents = await findings.incidents(connection, context, wallet, left)
         setup = await _setup(connection, context.tenant_id)
         advised = await _advised(connection, context)
-        packages = await _packages(connection, context)
+        bought = await _bought(connection, context)
+        packages = await _top(connection, bought)
     webhook_day = bars((Bar(one.hour, one.delivered, one.failed) for one in tried), last_day)
     steps = _steps(context, done, wallet, endpoint, uses, setup, answered=webhook_day.good > 0)
     todo = [step for step in steps if not step.done]
@@ -113,7 +112,7 @@ async def home(context: RequestContext) -> Html:
         recent=recent,
         today=recent.sums[-1],
         yesterday=recent.sums[-2],
-        stretches=[rules.stretch(recent, days) for days in STRETCHES],
+        profit=_profit(context, bought, wallet.currency),
         per_day=rules.per_day(recent),
         days_left=left if left is not None and left <= LASTS_DAYS else None,
         packages=packages,
@@ -177,10 +176,19 @@ async def _advised(connection: Connection, context: RequestContext) -> list[Advi
     return found
 
 
-async def _packages(connection: Connection, context: RequestContext) -> list[Bought]:
-    """Those that it spent most on in the last 30 days."""
+async def _bought(connection: Connection, context: RequestContext) -> list[Row]:
+    """Packages of the last 30 days, those first that it spent most on; as many as the report shows, and one more."""
     wanted = Filter(rules.shown(day_of(context.now)), context.tenant_id)
-    rows = [row for row in await report.grouped(connection, wanted, ["package"], PACKAGES) if row.sums.sold]
+    return await report.grouped(connection, wanted, ["package"], reports.SHOWN + 1)
+
+
+def _profit(context: RequestContext, bought: Sequence[Row], currency: str) -> int | None:
+    """As the report of these days says it: None where it is not known, or of more packages than that shows."""
+    return resale.profit(context.parts.catalogue(), bought, currency) if len(bought) <= reports.SHOWN else None
+
+
+async def _top(connection: Connection, bought: Sequence[Row]) -> list[Bought]:
+    rows = [row for row in bought[:PACKAGES] if row.sums.sold]
     codes = [row.keys["package"] for row in rows]
     _, names = await report.names(connection, [], codes)
     return [Bought(code, names.get(code), row.currency, row.sums) for code, row in zip(codes, rows, strict=True)]
@@ -210,8 +218,8 @@ def _steps(
     package = "TEST-OK" if settings.environment == "test" else "PACKAGE"
     ordering = ("POST /esim/order with a package of /package/list.", "/console/orders", "Orders")
     return [
-        Step("Get your credentials", "The AppKey identifies you, the AppSecret signs your calls.",
-             "/console/credentials", "Credentials", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
+        Step("Get your AppKey", "The AppKey identifies you, the AppSecret signs your calls.",
+             "/console/credentials", "AppKeys", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
         Step("Make a signed call, such as /health", "It proves that your signature is right. Refused? The API log shows"
              " the expected string.", "/console/api-log", "API log", signed is not None,
              done.get("HEALTH") or signed, (f"esim-dealer login --url {settings.base_url}", "esim-dealer health")),

@@ -1,16 +1,12 @@
 """What a dealer bought, recharged and got back, by day and package; and its monthly statements."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-
-from dealer_server.console.dealer.resale import suggested_price
+from dealer_server.console.dealer import resale
 from dealer_server.console.find import dates
 from dealer_server.console.shared import params, reports
 from dealer_server.console.shared.page import MenuEntry, download, page
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.reports import Group, Question
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
-from dealer_server.rules.catalogue.package import sold_by_day
 from dealer_server.rules.reports.statement import KINDS
 
 REPORTS = "/console/reports"
@@ -32,7 +28,7 @@ async def show_report(context: RequestContext) -> Html:
         by=reports.grouping(KEYS, "By"),
         then=[("", "Second grouping"), *reports.grouping(KEYS, "Then by")],
         own=True,
-        resale=_resale(context, found.groups),
+        resale=resale.worth(context.parts.catalogue(), found.groups),
         path=REPORTS,
         **reports.chart(found, "Spent", context, REPORTS),
         export=reports.address(f"{REPORTS}.csv", context, asked),
@@ -49,7 +45,7 @@ async def export(context: RequestContext) -> Download:
 @page(STATEMENTS, DEALERS, "reports/statements.html", listing=True)
 async def list_statements(context: RequestContext) -> Html:
     currency, months = await reports.months(context, context.tenant_id)
-    return Html(currency=currency, months=months, path=STATEMENTS, name="")
+    return Html(currency=currency, months=months, path=STATEMENTS, name="", words=KINDS)
 
 
 @page(MONTH, DEALERS, "reports/statement.html", listing=True)
@@ -67,19 +63,6 @@ async def show_statement(context: RequestContext) -> Html:
 @download(f"{MONTH}/pdf", DEALERS, listing=True)
 async def download_statement(context: RequestContext) -> Download:
     return await reports.monthly_pdf(context, context.tenant_id)
-
-
-def _resale(context: RequestContext, groups: Sequence[Group]) -> Mapping[str, int]:
-    """What packages bring at their suggested price of today, of what was not refunded, by packageCode. Those without
-    such a price, and those sold by the day, whose days are not known here, are left out."""
-    found = Counter[str]()
-    for group in groups:
-        package = context.parts.catalogue().package(group.keys.get("package", ""))
-        if package is None or sold_by_day(package.data_type) or "day" in group.keys:
-            continue
-        if price := suggested_price(context.parts.catalogue(), package.package_code, group.currency):
-            found[package.package_code] += (group.sums.sold - group.sums.refunded) * price
-    return found
 
 
 def _orders(asked: Question, group: Group) -> str:

@@ -1,15 +1,52 @@
 """What does a sale leave its dealer? At the suggested prices of today: what its buyers paid is not known."""
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
 from dealer_server.operations.catalogue.catalogue import Catalogue
 from dealer_server.rules.catalogue.package import sold_by_day
 from dealer_server.rules.orders.model import Order
+from dealer_server.rules.reports.sums import Sums
 from dealer_server.store.console.orders import OrderRow
+
+
+class OfPackage(Protocol):
+    """What a dealer bought of one package in some days: a row of a report."""
+
+    @property
+    def keys(self) -> Mapping[str, Any]: ...
+    @property
+    def currency(self) -> str: ...
+    @property
+    def sums(self) -> Sums: ...
 
 
 def suggested_price(catalogue: Catalogue, package_code: str, currency: str) -> int | None:
     """In ten-thousandths; of a day for a package that is sold by the day. None where there is none in this currency."""
     package = catalogue.package(package_code)
     return package.retail_price or None if package and package.currency == currency else None
+
+
+def worth(catalogue: Catalogue, rows: Iterable[OfPackage]) -> Mapping[str, int]:
+    """What packages bring at their suggested price of today, of what was not refunded, by packageCode. Those without
+    such a price, and those sold by the day, whose days are not known here, are left out."""
+    found = Counter[str]()
+    for row in rows:
+        package = catalogue.package(row.keys.get("package", ""))
+        if package is None or sold_by_day(package.data_type) or "day" in row.keys:
+            continue
+        if price := suggested_price(catalogue, package.package_code, row.currency):
+            found[package.package_code] += (row.sums.sold - row.sums.refunded) * price
+    return found
+
+
+def profit(catalogue: Catalogue, rows: Sequence[OfPackage], currency: str) -> int | None:
+    """What they leave of all that `worth` knows, each package in one row; None where that is nothing."""
+    own = [row for row in rows if row.currency == currency]
+    brought = worth(catalogue, own)
+    spent = sum(row.sums.net for row in own if brought.get(row.keys["package"]))
+    return sum(brought.values()) - spent if any(brought.values()) else None
 
 
 def profit_of_row(catalogue: Catalogue, row: OrderRow) -> int | None:

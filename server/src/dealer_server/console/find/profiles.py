@@ -77,7 +77,9 @@ async def page(
         held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
         states: tuple[State, ...] = (*PRESETS, *SELDOM, *([wanted.state] if wanted.state else ()))
         counts = {} if faults or wanted.iccid else await store.count(connection, wanted, states, COUNTED)
-        soon = await _ending_soon(connection, context)
+        soon = None
+        if context.user.tenant_id is not None:
+            soon = await count_ending_soon(connection, context.user.tenant_id, context.now)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
     seldom: list[State] = [
@@ -118,11 +120,9 @@ async def _read(connection: Connection, wanted: ProfileFilter, seen: int | None,
     return await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=not order.descending)
 
 
-async def _ending_soon(connection: Connection, context: RequestContext) -> int | None:
-    """How many of the dealer's; None for operators."""
-    if context.user.tenant_id is None:
-        return None
-    return await store.count_ending(connection, context.user.tenant_id, ending_soon(context.now), COUNTED)
+async def count_ending_soon(connection: Connection, tenant_id: int, now: datetime) -> int:
+    """How many of the dealer's the tab lists, COUNTED at most."""
+    return await store.count_ending(connection, tenant_id, ending_soon(now), COUNTED)
 
 
 def _iccid_fault(typed: str | None) -> dict[str, str]:

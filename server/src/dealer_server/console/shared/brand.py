@@ -7,7 +7,6 @@ from dealer_server.console.shared.request_context import Html, Redirect, Request
 from dealer_server.operations.tenants.brand import BrandChange, read_brand, set_brand
 from dealer_server.rules.brand import brand as rules
 from dealer_server.rules.brand import colour, logo
-from dealer_server.rules.install.languages import LANGUAGES
 
 TEMPLATE = "brand.html"
 FIELDS = ("name", "colour", "support_email", "support_phone", "support_url")
@@ -27,7 +26,6 @@ async def show(context: RequestContext, tenant_id: int, **fields: Any) -> Html:
         max_name=rules.MAX_NAME,
         max_kilobytes=logo.MAX_BYTES // 1024,
         max_side=logo.MAX_SIDE,
-        language_count=len(LANGUAGES),
         **fields,
     )
 

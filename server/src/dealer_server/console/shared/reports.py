@@ -17,7 +17,7 @@ from dealer_server.rules.reports import stack as rules_of_stack
 from dealer_server.rules.reports import sums as rules
 from dealer_server.rules.reports.period import PRESETS, Month, Period
 from dealer_server.rules.reports.stack import Stack
-from dealer_server.rules.reports.statement import account
+from dealer_server.rules.reports.statement import Kind, account
 from dealer_server.rules.reports.sums import DaySums, Sums
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.reports import report
@@ -324,13 +324,11 @@ def days_query(period: Period) -> dict[str, str]:
 
 
 class MonthSums(NamedTuple):
-    """A month with a statement; amounts in ten-thousandths. `credited`: top-ups and adjustments."""
+    """A month with a statement; amounts in ten-thousandths."""
 
     month: Month
     opening: int
-    spent: int
-    refunds: int
-    credited: int
+    moved: Mapping[Kind, int]
     closing: int
 
 
@@ -346,10 +344,9 @@ async def months(context: RequestContext, tenant_id: int) -> tuple[str, list[Mon
     found = list[MonthSums]()
     for month in reversed(wanted):
         of_month = account(balance, [one for one in days if periods.month_of(one.day) == month], month.period)
-        moved = {movement.kind: movement.amount for movement in of_month.movements}
+        moved: dict[Kind, int] = {movement.kind: movement.amount for movement in of_month.movements}
         balance = of_month.closing
-        spent, credited = moved["PURCHASE"] + moved["RECHARGE"], moved["TOPUP"] + moved["ADJUST"]
-        found.insert(0, MonthSums(month, of_month.opening, spent, moved["REFUND"], credited, of_month.closing))
+        found.insert(0, MonthSums(month, of_month.opening, moved, of_month.closing))
     return currency, found
 
 

@@ -32,9 +32,11 @@ async def page_of(
     connection: Connection, context: RequestContext, wallet: Wallet, tenant_id: int, path: str, file: str
 ) -> StatementPage:
     """`path`: of the page, `file`: of the same as CSV."""
-    span = await _span(connection, context, wallet, tenant_id)
-    found = await dealer.entries(connection, tenant_id, span, _entry_type(context), SHORT_PAGE)
-    pages = params.pager(context, path, found.next, shown=len(found.rows), word="entry")
+    span, entry_type = await _span(connection, context, wallet, tenant_id), _entry_type(context)
+    seen = span.until(params.number(context.query, "before"))
+    found = await dealer.entries(connection, tenant_id, seen, entry_type, SHORT_PAGE)
+    total = span.end - span.first if entry_type is None else None  # versions have no gaps
+    pages = params.pager(context, path, found.next, shown=len(found.rows), word="entry", total=total, size=SHORT_PAGE)
     return StatementPage(found.rows, pages, params.address(file, params.filters(context)))
 
 
@@ -65,12 +67,12 @@ def _entry_type(context: RequestContext) -> str | None:
 
 
 async def _span(connection: Connection, context: RequestContext, wallet: Wallet, tenant_id: int) -> Span:
-    """The versions between the days of the filter, before those of the previous page."""
+    """The versions between the days of the filter."""
     start, end = params.day(context.query, "from"), params.day(context.query, "to", after=True)
     newest = wallet.version
     first = 1 if start is None else await dealer.version_at(connection, tenant_id, start, newest)
     last = newest + 1 if end is None else await dealer.version_at(connection, tenant_id, end, newest)
-    return Span(first, last).until(params.number(context.query, "before"))
+    return Span(first, last)
 
 
 def _cells(entry: Entry, currency: str) -> tuple[str, ...]:

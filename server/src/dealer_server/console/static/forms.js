@@ -37,13 +37,13 @@
 
   // What a markup that is typed leaves: as console/dealer/buying/package.py says it of the one that is sent.
   document.addEventListener("input", (event) => {
-    const form = event.target.closest("form[data-markup]"), row = document.querySelector("[data-markup-row]");
-    if (!form || !row || !event.target.checkValidity()) return;
-    const cost = BigInt(form.dataset.markup), unit = BigInt(form.dataset.unit), percent = BigInt(event.target.value);
-    const price = ((cost * (100n + percent) * 2n + 100n * unit) / (200n * unit)) * unit, left = price - cost;
-    const [, ...cells] = row.cells, decimals = Number(form.dataset.decimals);
-    row.querySelector("[data-markup-percent]").textContent = event.target.value;
-    [amountText(price, decimals), amountText(left, decimals), `${(100n * left) / (price || 1n)} %`].forEach((text, at) => { cells[at].textContent = text; });
+    const form = event.target.closest("form[data-markup]");
+    if (!form || !event.target.checkValidity()) return;
+    const cost = BigInt(form.dataset.markup), unit = BigInt(form.dataset.unit), tenths = BigInt(Math.round(event.target.value * 10));
+    const price = ((cost * (1000n + tenths) * 2n + 1000n * unit) / (2000n * unit)) * unit, left = price - cost;
+    const margin = (2000n * left + price) / (2n * price || 1n), decimals = Number(form.dataset.decimals);
+    const texts = { price: amountText(price, decimals), left: amountText(left, decimals), margin: `${margin / 10n}.${margin % 10n} %` };
+    for (const [name, text] of Object.entries(texts)) form.querySelector(`[data-markup-${name}]`).textContent = text;
   });
 
   // A field for a file names the one that is chosen. A button that needs one of some fields waits until it is filled in.
@@ -220,5 +220,12 @@
     reader.addEventListener("load", () => { chosen = reader.result; drawAll(); });
     reader.readAsDataURL(file);
   });
-  form.addEventListener("input", drawAll);
+  // Nothing is saved that has not changed.
+  const save = form.querySelector("[data-saves]");
+  const isChanged = (field) => (field.type === "file" ? field.files.length > 0 : field.type === "checkbox" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue);
+  const fields = [...form.elements].filter((field) => field.matches("input[id^=field-]"));
+  const mind = () => { save.disabled = !fields.some(isChanged); };
+  for (const name of ["input", "change"]) form.addEventListener(name, () => { drawAll(); mind(); });
+  addEventListener("pageshow", mind);
+  mind();
 })();

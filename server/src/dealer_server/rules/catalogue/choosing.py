@@ -49,13 +49,6 @@ class Choice(NamedTuple):
     most: int | None = None
 
 
-class Place(NamedTuple):
-    """Where packages are on sale."""
-
-    code: str
-    name: str
-
-
 def position(one: OnSale) -> tuple[str, str, int, bool, int, int, str]:
     """Where it stands in a list that is not sorted by price."""
     package, kind = one.package, KINDS.index(one.kind)
@@ -102,22 +95,6 @@ def nearest(on_sale: Iterable[OnSale], package: Package) -> list[OnSale]:
         ),
         key=distance,
     )
-
-
-def countries_on_sale(on_sale: Iterable[OnSale]) -> list[Place]:
-    """Every country that a package covers, by name."""
-    codes = {code for one in on_sale for code in one.package.locations}
-    return sorted([Place(code, country_name(code)) for code in codes], key=lambda place: place.name)
-
-
-def bundles_on_sale(on_sale: Iterable[OnSale]) -> list[Place]:
-    """Every region that packages are made for, by name."""
-    regions = {
-        one.package.location_code: one.package.location_name
-        for one in on_sale
-        if one.package.location_type != "COUNTRY"
-    }
-    return sorted([Place(*region) for region in regions.items()], key=lambda place: place.name)
 
 
 def country_name(code: str) -> str:

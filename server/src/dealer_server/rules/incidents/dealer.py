@@ -1,10 +1,9 @@
 """What keeps a dealer from buying, or from hearing of it?"""
 
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server.rules import dates
 from dealer_server.rules.incidents import receiver
 from dealer_server.rules.incidents.incident import Incident, Level, many
 from dealer_server.rules.incidents.receiver import Receiver
@@ -12,6 +11,8 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 
 FAILED_COUNTED = 100
+ENDING_COUNTED = 10_000
+"""As the tab of the list counts (console/shared/params.py)."""
 FEW_DAYS = 7
 """A balance that lasts no longer is told of."""
 
@@ -41,19 +42,12 @@ class Answered(NamedTuple):
     settled_at: datetime
 
 
-class Ending(NamedTuple):
-    """How many plans of its customers end on a day, without one that follows, and the notice that tells of them."""
-
-    day: date
-    plans: int
-    notice_id: int = 0
-
-
 class Own(NamedTuple):
     """What only the dealer itself is told: how many of its orders failed and are not refunded, and how many failed of
     late and are; refunds that were answered of late, how many of its top-ups wait for review and their sum, and how
     many calls were refused of late. `in_review`: how many of its refunds wait for the operator. `days_left`: of its
-    balance. `secrets`: AppKeys whose previous secret ends, and when."""
+    balance. `ending`: how many plans in use of its customers end today or tomorrow. `secrets`: AppKeys whose previous
+    secret ends, and when."""
 
     failed: int = 0
     returned: int = 0
@@ -63,7 +57,7 @@ class Own(NamedTuple):
     refused: int = 0
     in_review: int = 0
     days_left: int | None = None
-    ending: Sequence[Ending] = ()
+    ending: int = 0
     secrets: Sequence[tuple[str, datetime]] = ()
 
 
@@ -84,11 +78,9 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
     found += _answers(credited, "was credited", "were credited", "note", dealer.currency)
     found += [Incident("SECRET", key, "waiting", f"The previous AppSecret of {key} ends", at=at)
               for key, at in own.secrets]  # fmt: skip
-    found += _ending(own.ending, now)
+    found += _ending(own.ending)
     if own.in_review:
-        text = (
-            f"{many(own.in_review, 'refund')} {'waits' if own.in_review == 1 else 'wait'} for the operator's decision"
-        )
+        text = f"{many(own.in_review, 'refund')} {'is' if own.in_review == 1 else 'are'} in review"
         found.append(Incident("REVIEWS", "", "note", text))
     if own.topups:
         amount = money.shown(own.sum_of_topups, dealer.currency)
@@ -112,18 +104,11 @@ def _worst_first(found: list[Incident]) -> list[Incident]:
     return sorted(found, key=lambda one: ("fault", "waiting", "note").index(one.level))
 
 
-def _ending(days: Sequence[Ending], now: datetime) -> Iterator[Incident]:
-    """One for all: 1 plan ends today, 12 tomorrow."""
-    if days:
-        [first, *others] = sorted(days)
-        text = f"{many(first.plans, 'plan')} end{'s' * (first.plans == 1)} {_named(first.day, now)}"
-        text += "".join(f", {one.plans:,} {_named(one.day, now)}" for one in others)
+def _ending(plans: int) -> Iterator[Incident]:
+    if plans:
+        text = f"{many(plans, 'plan', ENDING_COUNTED)} end{'s' * (plans == 1)} today or tomorrow"
         detail = "recharge where the package allows it, or sell another eSIM"
         yield Incident("PLANS", "", "waiting", text, detail=detail)
-
-
-def _named(day: date, now: datetime) -> str:
-    return {0: "today", 1: "tomorrow"}.get((day - now.date()).days, f"on {dates.day(day)}")
 
 
 def _answers(refunds: Sequence[Answered], one: str, several: str, level: Level, currency: str) -> Iterator[Incident]:

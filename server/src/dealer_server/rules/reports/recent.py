@@ -27,22 +27,6 @@ class Recent(NamedTuple):
         return rules.total(self.sums)
 
 
-class Stretch(NamedTuple):
-    """Some of the last days, today among them. `change`: as that of Recent."""
-
-    days: int
-    sums: Sums
-    change: str
-
-
-def stretch(found: Recent, days: int) -> Stretch:
-    """The last so many days, 2 to 30; those that are over are compared with as many before them."""
-    every = [*found.before, *found.sums]
-    whole, before = every[-days:-1], every[1 - 2 * days : -days]
-    change = change_text(rules.total(whole).revenue, rules.total(before).revenue)
-    return Stretch(days, rules.total(every[-days:]), change)
-
-
 def shown(today: date) -> Period:
     return preset("30-days", today)
 

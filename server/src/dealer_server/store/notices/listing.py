@@ -75,18 +75,6 @@ async def one(connection: Connection, tenant_id: int, types: Sequence[str], noti
     return notice_of(row) if row else None
 
 
-async def of_facts(connection: Connection, tenant_id: int, notice_type: str, facts: Sequence[str]) -> dict[str, Notice]:
-    """What was told of these facts, by fact."""
-    rows = await connection.fetch(
-        "SELECT fact, tenant_id, notice_id, notice_type, data::text AS data, created_at FROM notice"
-        " WHERE tenant_id = $1 AND notice_type = $2 AND fact = ANY($3::text[]) ORDER BY fact",
-        tenant_id,
-        notice_type,
-        facts,
-    )
-    return {row["fact"]: notice_of(row) for row in rows}
-
-
 async def outcomes(connection: Connection, tenant_id: int, notice_ids: Sequence[int]) -> list[Outcome]:
     rows = await connection.fetch(
         "SELECT c.notice_id, u.name, d.digest, d.state, d.attempt_count, d.due_at, d.problem FROM notice_content c"

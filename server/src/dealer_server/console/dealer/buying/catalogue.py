@@ -15,7 +15,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.catalogue import choosing
 from dealer_server.rules.catalogue.choosing import Choice, Kind, OnSale
 from dealer_server.rules.catalogue.package import GB, Package, data_text, sold_by_day
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.reports import report
@@ -47,7 +47,7 @@ class PackageView(NamedTuple):
     price: str
     per_gb: str
     resale: str
-    margin: int
+    margin: str
 
 
 class PlaceView(NamedTuple):
@@ -98,8 +98,7 @@ async def catalogue(context: RequestContext) -> Html:
         order=order,
         pages=params.pager(context, CATALOGUE, following, shown=shown, word=word, total=len(listed)),
         currency=prices.currency,
-        countries=choosing.countries_on_sale(on_sale),
-        bundles=choosing.bundles_on_sale(on_sale),
+        place_name=_name_of(on_sale, (params.text(query, "place") or "").upper()),
         kinds=KINDS,
         gigabytes=GIGABYTES,
         most_days=DAYS,
@@ -131,15 +130,20 @@ def _asked(query: Mapping[str, str], found: Iterable[OnSale]) -> str:
     return (params.text(query, "place") or next(named, "")).upper()
 
 
+def _name_of(on_sale: Iterable[OnSale], code: str) -> str:
+    names = (one.package.location_name for one in on_sale if one.package.location_code == code)
+    return next(names, choosing.country_name(code))
+
+
 def _by_place(found: Iterable[OnSale], asked: str, parts: Sequence[str]) -> list[list[OnSale]]:
-    """Each place in the order it came, by part of the world, regions before countries; the one that is asked for stands
-    before regions that it is a part of."""
+    """Each place in the order it came, by part of the world, countries before regions; the one that is asked for stands
+    first."""
     places = dict[str, list[OnSale]]()
     for one in found:
         places.setdefault(one.package.location_code, []).append(one)
     first = places.pop(asked, None)
     firsts = [(of_place[0].package, of_place) for of_place in places.values()]
-    firsts.sort(key=lambda one: (parts.index(one[0].continent), one[0].location_type == "COUNTRY"))
+    firsts.sort(key=lambda one: (parts.index(one[0].continent), one[0].location_type != "COUNTRY"))
     return [*([first] if first else []), *(of_place for _, of_place in firsts)]
 
 
@@ -194,7 +198,7 @@ def view(one: OnSale) -> PackageView:
         price=money.text(one.price, package.currency),
         per_gb=_per_gb(one.price, package),
         resale=money.text(package.retail_price, package.currency) if package.retail_price > one.price else "",
-        margin=round(100 * (package.retail_price - one.price) / max(package.retail_price, 1)),
+        margin=percent.tenths(package.retail_price - one.price, package.retail_price),
     )
 
 

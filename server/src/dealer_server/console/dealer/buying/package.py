@@ -1,5 +1,6 @@
 """A package that a dealer can buy: what it holds, what it costs in all, and what else there is for the same place."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -11,14 +12,14 @@ from dealer_server.console.shared.request_context import Html, NotFound, Request
 from dealer_server.rules.catalogue import choosing
 from dealer_server.rules.catalogue.choosing import OnSale
 from dealer_server.rules.catalogue.package import Package, sold_by_day
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 from dealer_server.store.console import dealer
 from dealer_server.store.console.dealer import Wallet
 from dealer_server.store.tenants import tenant
 
 PLANS = 12
 """Others of the same place that are shown: those next to it."""
-MARKUPS, USUAL_MARKUP, MOST_MARKUP = (20, 50, 100), 35, 1_000
+USUAL_MARKUP, MOST_MARKUP = 35, 1_000
 """Percent."""
 
 
@@ -33,15 +34,14 @@ class Sum(NamedTuple):
 
 
 class Resale(NamedTuple):
-    """A price that a dealer may ask, and what it leaves, in ten-thousandths. `percent`: the markup, to a tenth where
-    it is not whole. `margin`: what is
-    left in percent of the price. `suggested`: it is what the operator recommends."""
+    """A price that a dealer may ask, and what it leaves, in ten-thousandths. `markup`: in percent, as the form has it.
+    `margin`: what is left in percent of the price. `suggested`: what the operator recommends to ask, 0 for nothing."""
 
-    percent: float
+    markup: str
     price: int
     left: int
-    margin: int
-    suggested: bool = False
+    margin: str
+    suggested: int
 
 
 @page(f"{CATALOGUE}/{{package_code}}", DEALERS, "dealer/buying/package.html")
@@ -67,7 +67,6 @@ async def package(context: RequestContext) -> Html:
         wallet=wallet,
         sum=_sum(context.query, package, offer.price, wallet),
         resale=_resale(context.query, package, offer.price),
-        markup=params.number(context.query, "markup") or USUAL_MARKUP,
         unit_price=offer.price,
         unit=money.unit(package.currency),
         decimals=money.exponent_of(package.currency),
@@ -75,29 +74,21 @@ async def package(context: RequestContext) -> Html:
     )
 
 
-def _resale(query: Mapping[str, str], package: Package, price: int) -> list[Resale]:
-    """At the usual markups, at the one that is asked for, and what the operator recommends, which stands for a usual
-    markup that comes to nearly the same."""
-    asked, suggested = params.number(query, "markup") or USUAL_MARKUP, package.retail_price
-    chosen = asked if asked <= MOST_MARKUP else None
-    found = [
-        _at(price, money.marked_up(price, 100 * percent, package.currency), percent)
-        for percent in sorted({*MARKUPS, chosen or USUAL_MARKUP})
-    ]
-    if suggested <= price:
-        return found
-    kept = [one for one in found if one.percent == chosen or abs(one.price - suggested) * 50 > suggested]
-    advised = _at(price, suggested, _tenths(suggested - price, price))._replace(suggested=True)
-    return sorted([*kept, advised], key=lambda one: one.price)
+def _resale(query: Mapping[str, str], package: Package, price: int) -> Resale:
+    """At the markup that is asked for, else at the suggested price, else at the usual markup."""
+    suggested = package.retail_price if package.retail_price > price else 0
+    asked = _basis_points(query.get("markup", ""))
+    markup = asked or (percent.share(suggested - price, price) if suggested and price else 100 * USUAL_MARKUP)
+    own = suggested if suggested and not asked else money.marked_up(price, markup, package.currency)
+    shown = percent.number(round(markup, -1))
+    return Resale(shown, own, own - price, percent.tenths(own - price, own), suggested)
 
 
-def _tenths(part: int, whole: int) -> float:
-    """In percent."""
-    return round(100 * part / whole, 1) if whole else 0
-
-
-def _at(cost: int, price: int, percent: float) -> Resale:
-    return Resale(percent, price, price - cost, round(100 * (price - cost) / max(price, 1)))
+def _basis_points(text: str) -> int | None:
+    """Of a markup in percent, a tenth at least and MOST_MARKUP at most; None for anything else."""
+    whole = re.fullmatch(r"([0-9]{1,4})(?:[.]([0-9]))?", text.strip())
+    found = int(whole[1]) * 100 + int(whole[2] or 0) * 10 if whole else 0
+    return found if 0 < found <= 100 * MOST_MARKUP else None
 
 
 def _is_beside(one: OnSale, package: Package) -> bool:

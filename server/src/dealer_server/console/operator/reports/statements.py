@@ -21,6 +21,7 @@ async def list_statements(context: RequestContext) -> Html:
         months=months,
         path=f"{home}/statements",
         name=dealer.name,
+        words=KINDS,
     )
 
 
