@@ -49,7 +49,7 @@ LATEST_SMS = 20
 
 
 class ProfileView(NamedTuple):
-    """A profile with all that is known of it. `bought`: its latest purchase at a supplier that is called; `voiding`:
+    """A profile with all that is known of it. `bought`: the purchase that made it, or the latest; `voiding`:
     its supplier is asked to void it; `review`: the refund that an operator decides, "" for none."""
 
     owner: ProfileOwner
@@ -190,7 +190,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         item=item,
         profile=profile,
         life=await console_profiles.lifecycle(connection, tenant_id, profile_id),
-        bought=purchases[-1] if purchases else None,
+        bought=history.purchase(profile),
         voiding=void is not None and void.outcome is None,
         refundable=refuse(profile, await not_refundable(connection, *key)) is None,
         suspension=await context.parts.suspender.offer(connection, order, profile_id),
