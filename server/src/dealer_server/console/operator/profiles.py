@@ -10,6 +10,7 @@ from dealer_server.console.find import profiles as find_profiles
 from dealer_server.console.find.choice import Choice
 from dealer_server.console.find.files import Columns
 from dealer_server.console.find.profiles import PROFILES
+from dealer_server.console.find.usage import refresh_usage
 from dealer_server.console.operator import timeline
 from dealer_server.console.operator.timeline import History
 from dealer_server.console.shared import params
@@ -199,6 +200,13 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         sms=[SmsText(sms, None) for sms in await sms_store.of_profile(connection, tenant_id, profile_id, LATEST_SMS)],
         events=on_its_page(timeline.events(history), profile_id),
     )
+
+
+@action(f"{PROFILE}/usage", OPERATOR_SUPPORT)
+async def refresh(context: RequestContext) -> Redirect:
+    """As its dealer could."""
+    owner, profile_id = await _owner(context)
+    return await refresh_usage(context, owner.tenant_id, str(profile_id))
 
 
 @action(f"{PROFILE}/cancel", OPERATOR_SUPPORT)

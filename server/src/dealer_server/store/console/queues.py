@@ -293,7 +293,7 @@ async def refunds(
 
 
 _ESIMS = f"""
-SELECT l.refund_id, l.profile_id, p.iccid, i.package_code, {maker("p", "i.supplier")} AS supplier, l.amount,
+SELECT l.refund_id, l.profile_id, p.iccid, i.package_code, {maker("i", "p")} AS supplier, l.amount,
     l.status, p.lifecycle_status, p.plan_use_status, p.smdp_status, p.failed, p.data_total_bytes, p.data_usage_bytes,
     p.recharges, b.cost, b.cost_currency
 FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id) CROSS JOIN LATERAL (
