@@ -322,8 +322,8 @@ def maker(line: str, esim: str) -> str:
 
 async def _reported(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[ProfileTimes]:
     rows = await connection.fetch(
-        f"SELECT profile_id, l.iccid, {maker('l', 'l')} AS supplier, l.created_at AS delivered_at, l.smdp_at, p.smdp_status,"
-        " l.esim_at, p.esim_status, p.plan_use_start_at AS started_at, l.ended_at"
+        f"SELECT profile_id, l.iccid, {maker('l', 'l')} AS supplier, l.created_at AS delivered_at, l.smdp_at,"
+        " p.smdp_status, l.esim_at, p.esim_status, p.plan_use_start_at AS started_at, l.ended_at"
         " FROM profile_life l JOIN profile p USING (tenant_id, profile_id)"
         " WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3 ORDER BY profile_id LIMIT $4",
         tenant_id,

@@ -262,8 +262,8 @@ async def owner(connection: Connection, profile_id: int) -> ProfileOwner | None:
 async def lifecycle(connection: Connection, tenant_id: int, profile_id: int) -> Lifecycle | None:
     """None before its delivery, and for codes from stock: no supplier reports on them."""
     row = await connection.fetchrow(
-        f"SELECT {maker('l', 'l')} AS supplier, created_at, unused_until, valid_until, ended_at, eid, reported_at, asked_at,"
-        " daily_usage"
+        f"SELECT {maker('l', 'l')} AS supplier, created_at, unused_until, valid_until, ended_at, eid, reported_at,"
+        " asked_at, daily_usage"
         " FROM profile_life l WHERE tenant_id = $1 AND profile_id = $2",
         tenant_id,
         profile_id,
