@@ -119,7 +119,6 @@ async def test_a_user_chooses_and_reads_a_mail_in_a_browser(service: Service, si
         if size is not None:
             await page.get_by_role("button", name="Menu").click()
         await page.get_by_role("link", name="Notices").click()
-        await page.get_by_role("button", name="More actions").click()
         await page.get_by_role("link", name="Settings").click()
         await page.get_by_label("Overdue queue").uncheck()
         await page.get_by_label("Frequency").select_option("daily")

@@ -181,7 +181,7 @@ async def test_chosen_packages_are_set_on_a_price_list_together(service: Service
     assert "2 exceptions set" in page
     assert 'value="0.90"' in (await admin.get(f"/console/price-lists/{number}")).text
     await does(admin, "/console/packages/decide", **chosen, terms="OFF")
-    assert 'value="off"' in (await admin.get(f"/console/price-lists/{number}?q=TEST-OK")).text
+    assert "Not on sale" in await see(admin, f"/console/price-lists/{number}?q=TEST-OK")
 
 
 # The file

@@ -247,6 +247,24 @@ async def test_only_admins_change_a_list(service: Service, dealer: ApiClient, ad
         assert (await theirs.get(home)).status_code == 404
 
 
+async def test_prices_that_were_typed_are_saved_together_and_the_others_stay(admin: Browser, dealer: ApiClient):
+    home = await made(admin, "Typed")
+    await assigned(admin, home, dealer)
+    form = {"was TEST-OK": "1.80", "price TEST-OK": "1.75", "was TEST-DELAY": "9.99", "price TEST-DELAY": "9.99"}
+    assert "TEST-OK costs 1.75 now" in await does(admin, f"{home}/exceptions", **form)
+    await paid(dealer, "TEST-OK", "1.75")
+    await paid(dealer, "TEST-DELAY", "1.80")
+    two = {"was TEST-OK": "1.75", "price TEST-OK": "1.70", "was TEST-DELAY": "1.80", "price TEST-DELAY": " 1.60 "}
+    assert "2 prices are changed" in await does(admin, f"{home}/exceptions", **two)
+    await paid(dealer, "TEST-OK", "1.70")
+    await paid(dealer, "TEST-DELAY", "1.60")
+    assert "No price was changed" in await does(admin, f"{home}/exceptions", **{"was A": "1", "price A": "1"})
+    wrong = form | {"was TEST-OK": "1.70", "price TEST-OK": "free"}
+    assert "must be a decimal" in await does(admin, f"{home}/exceptions", **wrong)
+    page = (await admin.get(f"{home}?q=TEST-OK")).text
+    assert 'name="price TEST-OK" value="1.70"' in page and "Take off sale" in page and "Use the rule" in page
+
+
 async def test_bad_terms_are_refused_with_what_is_accepted(admin: Browser):
     home = await made(admin, "Refusing")
     for form, fault in (

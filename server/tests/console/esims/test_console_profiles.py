@@ -175,7 +175,7 @@ async def test_a_profiles_page_tells_its_state_its_life_and_where_it_belongs(dea
         assert reply.code == "000000", reply
     page = f"/console/profiles/{profile['profileId']}"
     told = await see(admin, page)
-    for each in (profile["iccid"], profile["orderNo"], str(dealer.tenant_id), "simulated", "In use", "Active",
+    for each in (profile["iccid"], profile["orderNo"], str(dealer.tenant_id), "simulated", "In use",
                   "512 MB of 1 GB", "Delivered by simulated", "plan started", "device status: In use"):  # fmt: skip
         assert each.lower() in told.lower(), each
     text = (await admin.get(page)).text
@@ -183,6 +183,15 @@ async def test_a_profiles_page_tells_its_state_its_life_and_where_it_belongs(dea
     assert page in (await admin.get(f"/console/orders/{profile['orderNo']}")).text
     for sought in (profile["iccid"], profile["profileId"]):
         assert (await admin.get(f"/console/search?q={sought}")).headers["location"] == page
+
+
+async def test_support_asks_the_supplier_for_the_usage(service: Service, dealer: ApiClient, admin: Browser):
+    page = f"/console/profiles/{(await one_bought(dealer))['profileId']}"
+    assert "Refresh usage" in await see(admin, page)
+    assert re.search("The usage is as of now|The supplier is asked", await does(admin, f"{page}/usage"))
+    async with signed_in(service, "readonly") as reader:
+        assert "Refresh usage" not in await see(reader, page)
+        assert (await fill(reader, f"{page}/usage")).status_code == 403
 
 
 async def test_what_is_no_profile_is_not_here(admin: Browser):

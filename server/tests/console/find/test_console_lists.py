@@ -49,6 +49,16 @@ async def test_an_actor_is_named_in_words(service: Service, dealer: ApiClient, a
     assert "Sealed secrets" not in (await see(admin, page.replace("users", "money"))).partition("Details")[2]
 
 
+async def test_the_audit_log_begins_without_sign_ins(service: Service, admin: Browser, dealer: ApiClient) -> None:
+    await does(admin, f"/console/dealers/{dealer.tenant_id}/adjust", direction="add", amount="1234.5", reason="late")
+    first, every = await see(admin, "/console/audit"), await see(admin, "/console/audit?kind=all")
+    assert "Without sign-ins All" in first
+    assert " Signed in " not in first.partition("Details")[2] and " Signed in " in every.partition("Details")[2]
+    assert "Amount 1,234.50 USD" in first, "an amount has the currency of the dealer's wallet"
+    file = (await admin.get("/console/audit.csv")).text
+    assert "user.sign_in" not in file and "user.sign_in" in (await admin.get("/console/audit.csv?kind=all")).text
+
+
 async def test_a_sign_in_says_where_from_and_its_user_once(admin: Browser) -> None:
     await admin.get("/console")
     page = text_of((await admin.get(f"/console/audit?author={admin.name}&action=user.sign_in")).text)
@@ -86,7 +96,7 @@ async def test_users_are_operators_or_dealers_and_an_admin_without_a_code_stands
 ) -> None:
     async with signed_in(service, "finance", int(dealer.tenant_id)) as theirs:
         for kind, shown in (("operators", True), ("dealers", False)):
-            page = (await admin.get(f"/console/users?kind={kind}&sort=-signedIn")).text
+            page = (await admin.get(f"/console/users?kind={kind}&sort=-seen")).text
             named = [f"<bdi>{one.name}</bdi></a>" in page for one in (admin, theirs)]
             assert named == [shown, not shown]
             assert ('state-warning">Off<' in page) == shown

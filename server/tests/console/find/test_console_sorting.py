@@ -44,7 +44,7 @@ LISTS = {
         **dict.fromkeys(("balance", "packages"), ""),
     },
     "/console/price-lists": {"name": "", "exceptions": "", "dealers": "", "revenue": "descending"},
-    "/console/users": {"name": "", "role": "", "signedIn": ""},
+    "/console/users": {"name": "", "role": "", "seen": ""},
     "/console/dealers": {"name": "", "turnover": "descending", "balance": "", "orders": ""},
 }
 """By path the columns that it can be ordered by, and how it is without being asked."""

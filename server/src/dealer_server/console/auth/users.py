@@ -19,7 +19,7 @@ from dealer_server.store.console import user as console_user
 
 USERS = "/console/users"
 TEMPLATE = "account/users.html"
-COLUMNS = ("name", "role", "-signedIn")
+COLUMNS = ("name", "role", "-seen")
 KINDS = ("operators", "dealers")
 ROLE_TABLE = tuple(
     (what, [role.removeprefix("dealer:") for role in roles])

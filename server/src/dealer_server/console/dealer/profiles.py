@@ -9,6 +9,7 @@ from dealer_server.console.dealer import recharges, search, timeline
 from dealer_server.console.dealer.orders import ProfileView, is_moving, load, profile_views
 from dealer_server.console.find import profiles as find_profiles
 from dealer_server.console.find.profiles import PROFILES
+from dealer_server.console.find.usage import refresh_usage
 from dealer_server.console.shared import params
 from dealer_server.console.shared.calls import call
 from dealer_server.console.shared.page import MenuEntry, action, download, page
@@ -20,7 +21,6 @@ from dealer_server.console.shared.words import LANGUAGE_NAMES
 from dealer_server.db.connection import Connection
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.profiles.mail_install_page import mail_install_page
-from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.read_sms import read_sms
 from dealer_server.rules.esim import qr
 from dealer_server.rules.install.stage import begin_by
@@ -175,12 +175,7 @@ def _suspension(context: RequestContext) -> tuple[calls.SuspendProfile, Actor]:
 
 @action("/console/profiles/{profile_id}/usage", DEALERS)
 async def refresh(context: RequestContext) -> Redirect:
-    """Asks the supplier for the usage, as /esim/profile/usage does; the page renews itself when it answers."""
-    request = call(calls.ProfileUsage, profileId=context.path["profile_id"], refresh=True)
-    result = await query_usage(context.parts.database, lambda: context.now, _no_wake, context.tenant_id, request)
-    return Redirect(
-        _address(context), "The usage is as of now" if result.real_time else "The supplier is asked for the usage"
-    )
+    return await refresh_usage(context, context.tenant_id, context.path["profile_id"])
 
 
 @action("/console/profiles/{profile_id}/sms", DEALER_DEVELOPERS)
@@ -213,10 +208,6 @@ async def mail_page(context: RequestContext) -> Redirect:
         context.parts.database, *named, mail, context.form.get("language", ""), context.author, context.now
     )
     return Redirect(_address(context), f"The page of this eSIM is on its way to {mail}")
-
-
-def _no_wake() -> None:
-    """The worker finds the request when it looks next."""
 
 
 def _address(context: RequestContext) -> str:

@@ -21,9 +21,9 @@ from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileR
 PROFILES = "/console/profiles"
 More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order", "ends")
-PRESETS: tuple[State, ...] = ("NOT_INSTALLED", "IN_USE", "NEARLY_USED", "USED_UP", "ENDED")
+PRESETS: tuple[State, ...] = ("NOT_INSTALLED", "INSTALLED", "IN_USE", "NEARLY_USED", "USED_UP", "ENDED")
 """States that have a tab of their own."""
-SELDOM: tuple[State, ...] = ("PENDING", "SUSPENDED", "REVIEW", "REFUNDING")
+SELDOM: tuple[State, ...] = ("PENDING", "SUSPENDED", "REVIEW", "REFUNDING", "FAILED")
 """States that have one while they list any; the others have one while they are asked for."""
 ENDS = "ends"
 """A list of one dealer's plans in use, by their end."""

@@ -1,6 +1,7 @@
 """The audit log: who did what, when, from where. It can only grow."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -39,6 +40,9 @@ COLUMNS: Mapping[str, Callable[[Act], str]] = {
         f"{one.name}: {one.was} → {one.text}" if one.was else f"{one.name}: {one.text}" for one in _details(act)
     ),
 }
+WITHOUT_SIGN_INS, CHANGES, ALL = "Without sign-ins", "changes", "all"
+"""The tab that is shown until something is asked for; what asks for it, and for all."""
+_code = re.compile(r"[A-Z]?\d{15,}|ak_\w+").fullmatch
 _AMOUNTS = ("amount", "balance", "creditLimit", "lowBalanceThreshold")
 _LIST_FIELDS = ("name", "basis", "markup")
 """Of price lists."""
@@ -53,6 +57,11 @@ class Told(NamedTuple):
     page: str = ""
     was: str = ""
     silent: bool = False
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it is a number or key of ours."""
+        return _code(self.text) is not None
 
 
 class Shown(NamedTuple):
@@ -87,10 +96,16 @@ async def audit(context: RequestContext) -> Html:
         actions=_choices(chosen),
         said=ACTIONS.get(chosen or "", chosen or ""),
         dealer=dealer,
-        tabs=await tabs.of(context, AUDIT, [(kind.name, {"kind": key}) for key, kind in KINDS.items()]),
+        tabs=await tabs.of(
+            context,
+            AUDIT,
+            [(WITHOUT_SIGN_INS, {"kind": CHANGES}), *((kind.name, {"kind": key}) for key, kind in KINDS.items())],
+            every={"kind": ALL},
+            first=WITHOUT_SIGN_INS,
+        ),
         dates=dates.of(context, AUDIT),
         faults=faults,
-        filtered=bool(faults) or filters != ActFilter(),
+        filtered=bool(faults) or filters._replace(without=None) != ActFilter(),
         export=params.address(f"{AUDIT}.csv", params.filters(context)),
         pager=params.pager(context, AUDIT, found.next, shown=len(found.rows), word="entry"),
     )
@@ -121,6 +136,7 @@ async def _wanted(context: RequestContext) -> tuple[Choice, ActFilter]:
         end=params.day(query, "to", after=True),
         whole=chosen in ACTIONS,
         actions=KINDS[kind].actions if (kind := params.one_of(query, "kind", tuple(KINDS))) else None,
+        without="user.sign_in" if query.get("kind") == CHANGES or not params.asked(context) else None,
     )
 
 
@@ -164,7 +180,12 @@ def _details(act: Act) -> Sequence[Told]:
         before, after = _route(before, detail.pop("floorBefore", "")), _route(after, detail.pop("floorAfter", ""))
     if act.action in ("refund.approve", "refund.reject"):  # the action says it
         before = after = None
-    facts = [Told(words.label(name), _text(name, value), page_of(name, value)) for name, value in detail.items()]
+    unit = "" if "currency" in detail else f" {act.currency or ''}".rstrip()
+
+    def text(name: str, value: object) -> str:
+        return _text(name, value) + (unit if name in _AMOUNTS and value else "")
+
+    facts = [Told(words.label(name), text(name, value), page_of(name, value)) for name, value in detail.items()]
     if not isinstance(after, dict):
         return facts
     if act.action in ("topup.approve", "topup.reject"):
@@ -172,10 +193,10 @@ def _details(act: Act) -> Sequence[Told]:
     old = before if isinstance(before, dict) else {}
     said = _of_list if act.action.startswith("price_list.") else words.label
     silent = (*_SILENT, act.dealer) if act.action.endswith(".create") else None
-    changes = [(name, _text(name, value), _text(name, old.get(name))) for name, value in after.items()]
+    changes = [(name, text(name, value), text(name, old.get(name))) for name, value in after.items()]
     if act.action == "supplier.route":
-        changes = [(name, text or "none", was) for name, text, was in changes if text != was]
-    return facts + [Told(said(name), text, "", was, _is_silent(text, silent)) for name, text, was in changes]
+        changes = [(name, new or "none", was) for name, new, was in changes if new != was]
+    return facts + [Told(said(name), new, "", was, _is_silent(new, silent)) for name, new, was in changes]
 
 
 def _of_list(name: str) -> str:
@@ -200,7 +221,7 @@ def _route(hops: object, floor: object) -> dict[str, object]:
 
 def _is_silent(text: str, silent: Sequence[str | None] | None) -> bool:
     """`silent`: what says nothing of something new, such as its name, which stands beside it; None: it is not new."""
-    return silent is not None and (text in silent or not text.strip("0.% "))
+    return silent is not None and (text in silent or not text.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ").strip("0.% "))
 
 
 def _text(name: str, value: object) -> str:

@@ -75,7 +75,7 @@ CELLS: Mapping[str, Callable[[ExportedDealer], str]] = {
     "webhooks": lambda one: one.health,
 }
 """What a file has in each column, by its name."""
-LATEST_ENTRIES, LATEST_ORDERS, PEOPLE = 8, 6, 20
+LATEST_ENTRIES, LATEST_ORDERS, PEOPLE = 4, 6, 20
 COUNTED = 1_000
 """Deliveries, of which no more are counted."""
 
@@ -178,6 +178,7 @@ async def show_dealer(context: RequestContext) -> Html:
         prices = await console_dealers.prices(connection, tenant_id, PRICES)
         low_limits = await _low_limits(connection, dealer)
         answered = (await figures.endpoint_answers(connection, [tenant_id], context.now)).get(tenant_id, Answered())
+        entries = await ledger.page(connection, tenant_id, Filter(None, None, None), latest)
         own, terms = {one.package_code: one.price for one in prices}, await describe(connection, tenant_id)
         return Html(
             dealer=dealer,
@@ -193,7 +194,8 @@ async def show_dealer(context: RequestContext) -> Html:
             endpoint=endpoint_now,
             health=receiver_health(endpoint_now, answered.accepted, answered.attempts),
             answered=answered,
-            entries=await ledger.page(connection, tenant_id, Filter(None, None, None), latest),
+            entries=entries,
+            entry_packages=await console_dealer.packages(connection, tenant_id, [one.order_id for one in entries]),
             percents=low_balance.PERCENTS,
             low_limits=low_limits,
             low=dealer.available < dealer.low_balance_threshold

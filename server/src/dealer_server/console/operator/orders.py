@@ -103,6 +103,7 @@ async def show_order(context: RequestContext) -> Html:
         recharged=await recharged_by(context, order),
         profiles=[(item, profile) for item in order.items for profile in item.profiles][:PROFILES],
         profile_count=len(order.profiles),
+        makers={item.line: history.makers(item) for item in order.items},
         in_review=history.in_review,
         moving=_is_moving(order, context),
     )

@@ -10,6 +10,7 @@ from dealer_server.console.find import profiles as find_profiles
 from dealer_server.console.find.choice import Choice
 from dealer_server.console.find.files import Columns
 from dealer_server.console.find.profiles import PROFILES
+from dealer_server.console.find.usage import refresh_usage
 from dealer_server.console.operator import timeline
 from dealer_server.console.operator.timeline import History
 from dealer_server.console.shared import params
@@ -49,7 +50,7 @@ LATEST_SMS = 20
 
 
 class ProfileView(NamedTuple):
-    """A profile with all that is known of it. `bought`: its latest purchase at a supplier that is called; `voiding`:
+    """A profile with all that is known of it. `bought`: the purchase that made it, or the latest; `voiding`:
     its supplier is asked to void it; `review`: the refund that an operator decides, "" for none."""
 
     owner: ProfileOwner
@@ -190,7 +191,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         item=item,
         profile=profile,
         life=await console_profiles.lifecycle(connection, tenant_id, profile_id),
-        bought=purchases[-1] if purchases else None,
+        bought=history.purchase(profile),
         voiding=void is not None and void.outcome is None,
         refundable=refuse(profile, await not_refundable(connection, *key)) is None,
         suspension=await context.parts.suspender.offer(connection, order, profile_id),
@@ -199,6 +200,13 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         sms=[SmsText(sms, None) for sms in await sms_store.of_profile(connection, tenant_id, profile_id, LATEST_SMS)],
         events=on_its_page(timeline.events(history), profile_id),
     )
+
+
+@action(f"{PROFILE}/usage", OPERATOR_SUPPORT)
+async def refresh(context: RequestContext) -> Redirect:
+    """As its dealer could."""
+    owner, profile_id = await _owner(context)
+    return await refresh_usage(context, owner.tenant_id, str(profile_id))
 
 
 @action(f"{PROFILE}/cancel", OPERATOR_SUPPORT)

@@ -21,7 +21,7 @@ from dealer_server.console.shared.timeline import (
 from dealer_server.rules.incidents.delay import refused_text
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
-from dealer_server.rules.orders.model import Order
+from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.store.console.orders import (
     Movement,
     ProfileTimes,
@@ -66,6 +66,17 @@ class History(NamedTuple):
         """The eSIMs about whose refund an operator decides."""
         lines = (line for refund in self.refunds for line in refund.lines)
         return {line.profile_id for line in lines if line.way == "REVIEW" and line.status == "PENDING"}
+
+    def purchase(self, profile: Profile) -> Purchase | None:
+        """The one that made the eSIM, while none has the latest; None of what is not bought over the network."""
+        own = [one for one in self.purchases if one.profile_id == profile.profile_id]
+        made = [one for one in own if one.state == "DONE"]
+        return next(reversed(made or ([] if profile.made else own)), None)
+
+    def makers(self, item: Item) -> Sequence[str]:
+        """Who made its eSIMs, or was asked last; as store.console.orders.maker says it."""
+        bought = [one.supplier for profile in item.profiles if (one := self.purchase(profile))]
+        return [*dict.fromkeys(bought or [item.supplier])]
 
 
 def events(history: History) -> list[Event]:

@@ -62,7 +62,7 @@
   // The buttons of a long form that is changed stay in sight.
   document.addEventListener("input", (event) => event.target.closest("form:has(> .form-end)")?.classList.add("changed"));
   // A price that is typed in its row and not saved yet.
-  document.addEventListener("input", (event) => event.target.closest(".price-edit")?.classList.toggle("changed", event.target.value !== event.target.defaultValue));
+  document.addEventListener("input", (event) => event.target.closest(".price-edit > input")?.classList.toggle("changed", event.target.value !== event.target.defaultValue));
 
   // A package is bought beside the catalogue: the card of its page that buys, in a dialog at the side.
   const NAMED = ["id", "for", "aria-describedby", "aria-controls"];

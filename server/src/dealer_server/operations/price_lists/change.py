@@ -178,9 +178,9 @@ def list_version(terms: PriceListTerms) -> str:
     return versions.version_of(_texts(terms.name, terms.basis, terms.markup_basis_points))
 
 
-def exception_version(terms: PriceListTerms, package: Package) -> str:
-    """Of the exception for a package, or that there is none."""
-    return versions.version_of(_exception_texts(terms, {package.package_code: package}))
+def exceptions_version(terms: PriceListTerms, packages: Sequence[Package]) -> str:
+    """Of the exceptions for these packages, or that there are none."""
+    return versions.version_of(_exception_texts(terms, {package.package_code: package for package in packages}))
 
 
 def _exception_texts(terms: PriceListTerms, packages: Mapping[str, Package]) -> dict[str, str]:
@@ -243,7 +243,7 @@ def _exception(package_code: str, text: str, packages: Mapping[str, Package]) ->
     try:
         return list_file.parse(text.strip(), package)
     except ValueError as error:
-        raise OperatorError(f"price of {package_code} {text!r}: {error}", "price") from None
+        raise OperatorError(f"price of {package_code} {text!r}: {error}", f"price {package_code}") from None
 
 
 def _price_text(price: int | None, package: Package) -> str:

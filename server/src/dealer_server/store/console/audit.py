@@ -9,7 +9,7 @@ from dealer_server.store.console.pages import MAX_SCANNED, ListPage
 
 
 class Act(NamedTuple):
-    """`detail` is JSON text. `dealer`: the name of the dealer whom it is about."""
+    """`detail` is JSON text. `dealer`, `currency`: the name and the wallet of the dealer whom it is about."""
 
     audit_id: int
     at: datetime
@@ -19,6 +19,7 @@ class Act(NamedTuple):
     tenant_id: int | None
     detail: str
     dealer: str | None
+    currency: str | None
 
 
 class ActFilter(NamedTuple):
@@ -32,19 +33,21 @@ class ActFilter(NamedTuple):
     end: datetime | None = None
     whole: bool = False
     actions: Sequence[str] | None = None  # one of these
+    without: str | None = None  # none of this action
 
 
 async def list_acts(connection: Connection, filters: ActFilter, before: int | None, size: int) -> ListPage[Act]:
     """Scans MAX_SCANNED acts at most: where few match, the page is short and the next one continues from there."""
     rows = await connection.fetch(
         "SELECT audit_id, at, author, source, action, tenant_id, detail::text AS detail,"
-        " (SELECT name FROM tenant t WHERE t.tenant_id = scanned.tenant_id) AS dealer FROM ("
+        " (SELECT name FROM tenant t WHERE t.tenant_id = scanned.tenant_id) AS dealer,"
+        " (SELECT currency FROM wallet w WHERE w.tenant_id = scanned.tenant_id) AS currency FROM ("
         " SELECT * FROM audit_log WHERE audit_id < coalesce($1, 9223372036854775807) ORDER BY audit_id DESC LIMIT $2"
         ") scanned WHERE ($3::text IS NULL OR position(lower($3) IN lower(author)) > 0)"
         " AND ($4::text IS NULL OR action = $4 OR NOT $8 AND position(lower($4) IN lower(action)) > 0)"
         " AND ($5::bigint IS NULL OR tenant_id = $5) AND ($6::timestamptz IS NULL OR at >= $6)"
         " AND ($7::timestamptz IS NULL OR at < $7) AND ($9::text[] IS NULL OR action = ANY($9))"
-        " ORDER BY audit_id DESC LIMIT $10",
+        " AND action IS DISTINCT FROM $10::text ORDER BY audit_id DESC LIMIT $11",
         before,
         MAX_SCANNED,
         *filters,

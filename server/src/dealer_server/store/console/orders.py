@@ -321,18 +321,21 @@ async def lives(connection: Connection, order: Order, profiles: range, limit: in
     return [*reported, *await _from_stock(connection, [iccid for iccid in others if iccid][: limit - len(known)])]
 
 
-def maker(life: str) -> str:
-    """SQL: who made the eSIM of a row of profile_life: the supplier that it was bought from, else who reports on it."""
+def maker(line: str, esim: str) -> str:
+    """SQL: the supplier of an eSIM: who made it, while nobody has who was asked last, and that of its line where it is
+    not bought over the network. `line`: a row with tenant_id and supplier; `esim`: one with profile_id and iccid.
+    As History.makers of console/operator/timeline.py."""
     return (
-        f"coalesce((SELECT b.supplier FROM purchase b WHERE b.tenant_id = {life}.tenant_id"
-        f" AND b.profile_id = {life}.profile_id AND b.state = 'DONE' ORDER BY b.position LIMIT 1), {life}.supplier)"
+        f"coalesce((SELECT b.supplier FROM purchase b WHERE b.tenant_id = {line}.tenant_id"
+        f" AND b.profile_id = {esim}.profile_id AND (b.state = 'DONE' OR {esim}.iccid IS NULL)"
+        f" ORDER BY b.state = 'DONE' DESC, b.position DESC LIMIT 1), {line}.supplier)"
     )
 
 
 async def _reported(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[ProfileTimes]:
     rows = await connection.fetch(
-        f"SELECT profile_id, l.iccid, {maker('l')} AS supplier, l.created_at AS delivered_at, l.smdp_at, p.smdp_status,"
-        " l.esim_at, p.esim_status, p.plan_use_start_at AS started_at, l.ended_at"
+        f"SELECT profile_id, l.iccid, {maker('l', 'l')} AS supplier, l.created_at AS delivered_at, l.smdp_at,"
+        " p.smdp_status, l.esim_at, p.esim_status, p.plan_use_start_at AS started_at, l.ended_at"
         " FROM profile_life l JOIN profile p USING (tenant_id, profile_id)"
         " WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3 ORDER BY profile_id LIMIT $4",
         tenant_id,

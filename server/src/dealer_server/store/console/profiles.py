@@ -200,12 +200,12 @@ _BY_END = f"""
     ) p JOIN tenant t USING (tenant_id) WHERE {_SPAN} AND ({{state}})
     ORDER BY {{order}} LIMIT $4
 """
-_OF_ROWS = """
-WITH found AS MATERIALIZED ({found})
-SELECT f.tenant_id, f.profile_id, f.order_id, f.name AS dealer, i.package_code, i.supplier, f.iccid, f.lifecycle_status,
-    f.plan_use_status, f.plan_use_end_at, f.smdp_status, f.failed, f.refunded, f.held, f.suspended, f.data_total_bytes,
-    f.data_usage_bytes
-FROM found f JOIN order_item i USING (tenant_id, order_id, line) ORDER BY {order}
+_OF_ROWS = f"""
+WITH found AS MATERIALIZED ({{found}})
+SELECT f.tenant_id, f.profile_id, f.order_id, f.name AS dealer, i.package_code, {maker("i", "f")} AS supplier,
+    f.iccid, f.lifecycle_status, f.plan_use_status, f.plan_use_end_at, f.smdp_status, f.failed, f.refunded, f.held,
+    f.suspended, f.data_total_bytes, f.data_usage_bytes
+FROM found f JOIN order_item i USING (tenant_id, order_id, line) ORDER BY {{order}}
 """
 
 
@@ -266,8 +266,8 @@ async def owner(connection: Connection, profile_id: int) -> ProfileOwner | None:
 async def lifecycle(connection: Connection, tenant_id: int, profile_id: int) -> Lifecycle | None:
     """None before its delivery, and for codes from stock: no supplier reports on them."""
     row = await connection.fetchrow(
-        f"SELECT {maker('l')} AS supplier, created_at, unused_until, valid_until, ended_at, eid, reported_at, asked_at,"
-        " daily_usage"
+        f"SELECT {maker('l', 'l')} AS supplier, created_at, unused_until, valid_until, ended_at, eid, reported_at,"
+        " asked_at, daily_usage"
         " FROM profile_life l WHERE tenant_id = $1 AND profile_id = $2",
         tenant_id,
         profile_id,

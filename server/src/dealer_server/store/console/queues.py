@@ -14,6 +14,7 @@ from dealer_server.rules.lifecycle.use import use
 from dealer_server.rules.refunds import policy
 from dealer_server.rules.refunds.policy import Objection
 from dealer_server.store.console import pages
+from dealer_server.store.console.orders import maker
 from dealer_server.store.distribution.due import fetch_all
 
 COUNTED = 1_000
@@ -291,8 +292,8 @@ async def refunds(
     return [_refund_row(dict(row)) for row in rows]
 
 
-_ESIMS = """
-SELECT l.refund_id, l.profile_id, p.iccid, i.package_code, coalesce(b.supplier, i.supplier) AS supplier, l.amount,
+_ESIMS = f"""
+SELECT l.refund_id, l.profile_id, p.iccid, i.package_code, {maker("i", "p")} AS supplier, l.amount,
     l.status, p.lifecycle_status, p.plan_use_status, p.smdp_status, p.failed, p.data_total_bytes, p.data_usage_bytes,
     p.recharges, b.cost, b.cost_currency
 FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id) CROSS JOIN LATERAL (

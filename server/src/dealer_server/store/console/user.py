@@ -106,19 +106,19 @@ async def create(
     )
 
 
+_SEEN = "(SELECT max(s.seen_at) FROM console_session s WHERE s.user_id = u.user_id AND s.complete)"
 ORDERS = {
     "": "coalesce(u.tenant_id, 0)",
     "name": "lower(u.name)",
     "role": "u.role",
-    "signedIn": "coalesce(u.signed_in_at, '-infinity')",
+    "seen": f"coalesce({_SEEN}, u.signed_in_at, '-infinity')",
 }
 """What the list can be ordered by, and then by userId."""
 
 
 _LISTED = (
     "SELECT u.user_id, u.tenant_id, t.name AS tenant_name, u.name, u.role, u.status, u.totp_on, u.created_at,"
-    " u.signed_in_at, (SELECT max(s.seen_at) FROM console_session s WHERE s.user_id = u.user_id AND s.complete)"
-    " AS seen_at, coalesce(n.mail, '') AS mail"
+    f" u.signed_in_at, {_SEEN} AS seen_at, coalesce(n.mail, '') AS mail"
     " FROM console_user u LEFT JOIN tenant t USING (tenant_id) LEFT JOIN notice_setting n USING (user_id)"
 )
 

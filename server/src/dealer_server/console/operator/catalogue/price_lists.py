@@ -136,7 +136,8 @@ async def show_list(context: RequestContext) -> Html:
         rule=price_list.rule(terms.basis, terms.markup_basis_points),
         list=proposed,
         version=change.list_version(terms),
-        versions={package.package_code: change.exception_version(terms, package) for package in packages},
+        versions={one.package_code: change.exceptions_version(terms, [one]) for one in packages},
+        prices_version=change.exceptions_version(terms, packages),
         lines=show.lines(packages, costs, terms),
         sold={row.keys["package"]: row.sums.sold for row in sold if row.sums.sold},
         dealers=dealers,
@@ -199,27 +200,39 @@ async def set_terms(context: RequestContext) -> Answer:
 
 
 @action(f"{LIST}/exceptions", OPERATOR_ADMINS)
-async def set_exception(context: RequestContext) -> Answer:
-    """The price of a package on the list; `off`: not on sale; `list`: as the markup says again."""
-    terms = await _load(context)
-    package, price = params.text(context.form, "package"), params.text(context.form, "price")
-    if not package or not price:
-        raise OperatorError("A package code and a price are needed", "price" if package else "package")
+async def set_exceptions(context: RequestContext) -> Answer:
+    """The prices of packages on the list, of those that were changed, or of the one that is named. `off`: not on sale;
+    `list`: as the markup says again."""
+    terms, prices = await _load(context), _prices(context.form)
+    if not prices:
+        return Redirect(_home(terms), "No price was changed")
 
     async def write(allowed: bool) -> Answer:
         await change.set_exceptions(
             context.parts.database,
             terms.price_list_id,
-            {package: price},
+            prices,
             context.author,
             lambda: context.now,
             version=context.form.get("version"),
             allow_below_cost=allowed,
         )
+        [(package, price), *others] = prices.items()
         state = {"off": "is not on sale now", "list": "follows the markup again"}.get(price, f"costs {price} now")
-        return Redirect(_home(terms), f"{package} {state}")
+        return Redirect(_home(terms), f"{len(prices)} prices are changed" if others else f"{package} {state}")
 
     return await confirmed(context, f"{_home(terms)}/exceptions", _home(terms), write)
+
+
+def _prices(form: Mapping[str, str]) -> dict[str, str]:
+    """By package code. Raises OperatorError."""
+    named, price = params.text(form, "package"), params.text(form, "price")
+    if named and price:
+        return {named: price}
+    if "package" in form or "price" in form:
+        raise OperatorError("A package code and a price are needed", "price" if named else "package")
+    typed = {name.removeprefix("price "): text.strip() for name, text in form.items() if name.startswith("price ")}
+    return {code: text for code, text in typed.items() if text != form.get(f"was {code}")}
 
 
 @action(f"{LIST}/assign", OPERATOR_ADMINS)

@@ -22,6 +22,7 @@ from dealer_server.operations.tenants.onboard import NewDealer
 from dealer_server.operations.users import accounts
 from dealer_server.operations.users.accounts import DEALER_ROLES, IssuedLink
 from dealer_server.rules.money import money
+from dealer_server.rules.notices import low_balance
 from dealer_server.store.tenants import credential
 from dealer_server.store.tenants.dealer_draft import Draft
 
@@ -209,6 +210,7 @@ def _shown(address: str, step: Step, fields: Mapping[str, str], draft: Draft | N
         draft_id=draft.draft_id if draft else None,
         more=any(fields.get(name, "") != DEFAULTS.get(name, "") for name in OPTIONAL),
         currencies=CURRENCIES,
+        low_percents=low_balance.PERCENTS,
         roles=DEALER_ROLES,
         price_count=len([line for line in fields.get("prices", "").splitlines() if line.strip()]),
     )

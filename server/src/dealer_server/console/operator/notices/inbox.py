@@ -3,10 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from dealer_server.console.auth.notices import NOTICES, OPERATOR_READERS
 from dealer_server.console.operator.incidents import findings
+from dealer_server.console.operator.notices.tabs import STATES, State, tabs
 from dealer_server.console.shared import params
 from dealer_server.console.shared.concern import Link
 from dealer_server.console.shared.incidents import IncidentRow
@@ -20,8 +21,6 @@ from dealer_server.store.notices import marks, states
 from dealer_server.store.notices.marks import Mark
 from dealer_server.store.notices.states import Told
 
-State = Literal["open", "resolved", "all"]
-STATES: tuple[State, ...] = ("open", "resolved", "all")
 OPEN, ENDED = 500, 100
 """Notices that are looked at: of open subjects, and of those that are over on one page."""
 
@@ -88,14 +87,18 @@ async def inbox(context: RequestContext) -> Html:
         lines=shown,
         filtered=kind is not None or before is not None,
         counts={"open": len(open_lines)},
-        tabs=[
-            (one, params.address(NOTICES, {"state": one if one != "open" else None, "kind": kind})) for one in STATES
-        ],
+        tabs=tabs(kind),
         kinds=[("", "Any type"), *((name, name) for name in GROUPS)],
         newest=max((told.notice_id for line in lines for told in line.told), default=0),
         unread=sum(line.unread for line in lines),
         pages=params.pager(context, NOTICES, following),
     )
+
+
+async def count_open(connection: Connection, context: RequestContext) -> int:
+    """How many subjects are open, for the tabs."""
+    types = types_of(context.user.full_role)
+    return len(await _open(connection, context, types, await marks.of_user(connection, context.user.user_id)))
 
 
 async def _open(connection: Connection, context: RequestContext, types: Sequence[str], mark: Mark) -> list[Line]:

@@ -9,8 +9,11 @@ from email.policy import default
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from dealer_server.console.auth.notices import NOTICES
+from dealer_server.console.auth.notices import NOTICES, OPERATOR_READERS
 from dealer_server.console.find import tabs
+from dealer_server.console.operator.notices import inbox
+from dealer_server.console.operator.notices.tabs import EMAILS, MAILS
+from dealer_server.console.operator.notices.tabs import tabs as notice_tabs
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -26,7 +29,6 @@ from dealer_server.store.notices import listing
 from dealer_server.store.notices.listing import DevMail, Mailed
 from dealer_server.store.notices.outbox import Notice
 
-MAILS = "/console/mails"
 MOST_LISTED = 200
 TABS = (
     ("Failed", {"status": "FAILED"}),
@@ -87,6 +89,7 @@ async def mails(context: RequestContext) -> Html:
     state = params.one_of(context.query, "status", tuple(listing.STATES))
     kind = params.one_of(context.query, "type", tuple(KINDS))
     kept, found, failed = list[Kept](), list[Mailed](), 0
+    reads = context.user.full_role in OPERATOR_READERS
     in_mailbox = context.parts.settings.mails == "kept"
     async with context.parts.database.connection() as connection:
         if in_mailbox:
@@ -95,6 +98,7 @@ async def mails(context: RequestContext) -> Html:
             found = await listing.mailed(connection, state, to, kind, before, PAGE_SIZE + 1)
             failed = await listing.failed_mails(connection)
         names = await search.names(connection, [dealer for one in found if (dealer := _dealer(one.notice))])
+        open_now = await inbox.count_open(connection, context) if reads else 0
     shown = [
         one
         for one in kept
@@ -113,6 +117,9 @@ async def mails(context: RequestContext) -> Html:
         most=MOST_LISTED,
         rows=rows,
         tabs=await tabs.of(context, MAILS, [] if in_mailbox else TABS, {"Failed": failed}, listing.COUNTED),
+        notice_tabs=notice_tabs() if reads else (),
+        notice_counts={"open": open_now},
+        emails=EMAILS,
         filtered=to is not None or state is not None or kind is not None,
         kinds=list(KINDS.items()),
         pages=params.pager(context, MAILS, following, shown=len(rows), word="email"),
