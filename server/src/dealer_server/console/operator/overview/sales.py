@@ -11,7 +11,6 @@ from dealer_server.console.shared import reports
 from dealer_server.console.shared.params import address
 from dealer_server.console.shared.rendering import many
 from dealer_server.db.connection import Connection
-from dealer_server.rules.axis import Number
 from dealer_server.rules.money import money
 from dealer_server.rules.period import Period
 from dealer_server.rules.reports import period as days

@@ -32,7 +32,6 @@ from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.supplier_work import CallRow
-from dealer_server.store.console.suppliers import SupplierRow
 from dealer_server.store.suppliers import outage
 from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
