@@ -83,7 +83,8 @@ async def check(context: RequestContext) -> Html:
 
 async def _supplier(context: RequestContext, health: Health | None = None) -> Html:
     code, parts, now = context.path["code"], context.parts, context.now
-    of = period(params.one_of(context.query, "range", tuple(RANGES)) or "24h", None, None, now)
+    chosen: Range | None = params.one_of(context.query, "range", tuple(RANGES))
+    of = period(chosen or "24h", None, None, now)
     async with parts.database.connection() as connection:
         row = next((row for row in await console_suppliers.list_suppliers(connection) if row.code == code), None)
         if row is None:
