@@ -201,7 +201,7 @@ async def send_again(page: Page, receiver: Receiver, order: Snapshot) -> None:
     """What was written before there was a URL; the receiver's answer is shown as it came."""
     await menu(page, "Webhooks")
     await expect(row(page, order.order_no)).to_have_count(0)
-    await main(page).get_by_role("link", name="Events not sent").first.click()
+    await main(page).get_by_role("link", name="Not sent", exact=True).click()
     await row(page, order.order_no, "Order paid").get_by_role("link").first.click()
     await expect(main(page)).to_contain_text("Not sent")
     before = len(receiver.requests)
@@ -331,7 +331,7 @@ async def set_callback(page: Page, dealer_page: str, url: str) -> None:
 async def see_failures(page: Page, order_no: str) -> None:
     """Both events of the order, given up."""
     await menu(page, "Webhooks")
-    await page.get_by_role("navigation", name="Views").get_by_role("link", name=re.compile("^Failed")).click()
+    await page.get_by_role("navigation", name="Views").get_by_role("link", name=re.compile("^Undelivered")).click()
     for event in ("ORDER_PAID", "DELIVERY_UPDATED"):
         await in_time(page, row(page, order_no, event))
         await expect(row(page, order_no, event)).to_contain_text("HTTP 500")

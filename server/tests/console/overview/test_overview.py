@@ -326,7 +326,8 @@ async def test_what_is_degraded_and_what_lasts_for_days_is_told(quiet: Service):
         now.date(),
     )
     async with signed_in(quiet) as admin, signed_in(quiet, "admin", int(made.tenant_id)) as own:
-        assert re.search(r"Failed attempts 7 of 100\b", await see(own, "/console/webhooks")), "those that were counted, too"
+        counted = await see(own, "/console/webhooks")
+        assert re.search(r"Failed attempts 7 of 100\b", counted), "those that were counted, too"
         said = await incidents(admin)
         assert "The endpoint of Short & Co is degraded: 93.0 % of 100 attempts accepted in the last 24 hours" in said
         assert "The balance of Short & Co lasts about 5 days: 100.00 USD at the pace of 7 days" in said

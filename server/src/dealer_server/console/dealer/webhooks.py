@@ -55,7 +55,7 @@ FILTERS: Mapping[str, tuple[DeliveryState, ...]] = {
 
 EXAMPLE_URL = b"https://api.example.com"
 """What addresses of the examples begin with."""
-TABS = ("", "FAILED", "PENDING", TRIED)
+TABS = ("", "FAILED", "PENDING", TRIED, "SKIPPED")
 MOST_RESENT, MOST_SHOWN, WORST = 50, 20_000, 5
 """Webhooks that one form sends again, characters of a body on a page, and failed ones that stand first."""
 WEBHOOKS, TEMPLATE = "/console/webhooks", "dealer/webhooks.html"
@@ -93,7 +93,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         found_hours = await recent.hours(connection, context.tenant_id, last_day.start)
     day = bars((Bar(one.hour, one.delivered, one.failed) for one in found_hours), last_day)
     status = params.one_of(context.query, "status", tuple(FILTERS)) or ""
-    tab = TRIED if _is_tried(context) else status if status in (*TABS, "SKIPPED") else ""
+    tab = TRIED if _is_tried(context) else status if status in TABS else ""
     return Html(
         endpoint=endpoint,
         signing=min(keys, key=lambda key: (key.status != "ACTIVE", not key.signs_webhooks), default=None),
@@ -118,7 +118,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         event_text=event_text,
         status=status,
         tab=tab,
-        tabs=[(name, _tab(name)) for name in (*TABS, *["SKIPPED"] * (tab == "SKIPPED"))],
+        tabs=[(name, _tab(name)) for name in TABS],
         dates=dates.of(context, WEBHOOKS),
         filtered=_is_filtered(context),
         https=context.parts.callbacks.require_https,
