@@ -100,7 +100,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         served = await _served(connection, context, code)
         incidents = await findings.of_supplier(connection, context, row)
         spent = (await spending(connection, [row], day_of(now)))[code]
-    drawn = bars((Bar(one.start, one.good, one.bad) for one in counted), of)
+    call_bars = bars((Bar(one.start, one.good, one.bad) for one in counted), of)
     totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if "totals" in context.query else None
     return Html(
         supplier=row,
@@ -115,8 +115,8 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         parked=await list_parked(parts.database, code),
         **_latest(calls, now),
         count=count,
-        drawn=drawn,
-        drawn_cut=drawn.total >= supplier_work.COUNTED_CALLS,
+        call_bars=call_bars,
+        calls_cut=call_bars.total >= supplier_work.COUNTED_CALLS,
         chosen=of.name,
         ranges=RANGES,
         down=[one for one in starts(of) if row.up is False and row.since and one + of.bucket > row.since],
