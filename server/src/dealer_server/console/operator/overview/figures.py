@@ -50,6 +50,7 @@ class Chart(NamedTuple):
     before: Sequence[Number | None]
     unit: str
     open: bool
+    by_day: bool
 
 
 def bucket_text(of: Period) -> str:
@@ -96,7 +97,17 @@ def turnover_chart(counted: Counted, of: Period) -> Chart:
 
 
 def _chart(counted: Counted, of: Period, key: str, title: str, figure: Figure, unit: str, values: Values) -> Chart:
-    return Chart(key, title, figure, starts(of), values(counted.hours), _before(counted, of, values), unit, of.open)
+    return Chart(
+        key,
+        title,
+        figure,
+        starts(of),
+        values(counted.hours),
+        _before(counted, of, values),
+        unit,
+        of.open,
+        not by_hours(of),
+    )
 
 
 def _before(counted: Counted, of: Period, values: Values) -> list[Number | None]:

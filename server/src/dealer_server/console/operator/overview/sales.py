@@ -93,7 +93,7 @@ def turnover_chart(found: Sold) -> Chart:
     now, before = (reports.amounts(some, "revenue", found.currency) for some in (found.now, found.before))
     was = [*before[: len(before) - found.open], *[None] * found.open] if any(before) else []
     title, every = f"Revenue per day, {found.currency}", [days.start_of(day) for day in found.days.days]
-    return Chart("turnover-chart", title, _revenue(found), every, now, was, found.currency, found.open)
+    return Chart("turnover-chart", title, _revenue(found), every, now, was, found.currency, found.open, True)
 
 
 def _revenue(found: Sold) -> Figure:
