@@ -115,14 +115,14 @@ def question(context: RequestContext, allowed: Sequence[str], tenant_id: int | N
 async def load(context: RequestContext, asked: Question) -> Report:
     async with context.parts.database.connection() as connection:
         both = Period(asked.wanted.period.before.first, asked.wanted.period.last)
-        every = await report.by_day(connection, asked.wanted._replace(period=both))
         rows = await report.grouped(connection, asked.wanted, asked.by, SHOWN + 1)
+        every = await report.by_day(connection, asked.wanted._replace(period=both))  # has what was counted meanwhile
         freshness = await report.freshness(connection, asked.wanted.tenant_id)
         groups = await _compared(connection, asked, await _named(connection, rows[:SHOWN]), context.now)
         subtotals = await _subtotals(connection, asked, groups, context.now)
         days = asked.wanted.period.days
-        totals = rules.totals(one for one in every if one.day >= days[0])
-        currency = next(iter(totals), "USD")
+        totals = rules.totals(one for one in every if one.day >= days[0]) or {"USD": Sums()}
+        currency = next(iter(totals))
         stacked = await _stacked(connection, asked, rows, currency, every) if asked.split else None
     series = rules.series(every, currency, days)
     before = rules.series(every, currency, asked.wanted.period.before.days)
