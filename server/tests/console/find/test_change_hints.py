@@ -26,6 +26,8 @@ async def test_a_delivery_and_the_orders_timeline_say_it(service: Service, deale
     async with signed_in(service, "developer", dealer.tenant_id) as one:
         page = (await one.get(f"/console/orders/{order['orderNo']}")).text
         assert re.search("eSIM delivered</(div|span)>", page) and "ICCID_READY" not in page
-        listed = (await one.get("/console/webhooks")).text
-        pages = [(await one.get(path)).text for path in re.findall(r'data-href="(/console/webhooks/\d+)"', listed)]
+    async with signed_in(service) as admin:
+        listed = (await admin.get(f"/console/webhooks?dealer={dealer.tenant_id}")).text
+        paths = re.findall(r'data-href="(/console/deliveries/\d+/\d+)"', listed)
+        pages = [(await admin.get(path)).text for path in paths]
     assert any('title="ICCID_READY">ICCID ready</span>' in page for page in pages)
