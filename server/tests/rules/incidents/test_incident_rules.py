@@ -166,7 +166,7 @@ DAYS_AGO = NOW - timedelta(days=2, minutes=1)
         ({"worker_seen_at": None}, ["No worker has run yet: nothing is delivered, no webhook is sent"]),
         (
             {"queues": [Queued("UNCONFIRMED", 3, SIX, {"USD": 4 * USD, "EUR": 2 * USD}, "rt:near")]},
-            ["3 purchases at rt:near are unconfirmed, the oldest since 06:46: 2.00 EUR and 4.00 USD may be lost"],
+            ["3 purchases at rt:near, 2.00 EUR and 4.00 USD, are unconfirmed, the oldest since 06:46"],
         ),
         (
             {"queues": [Queued("UNCONFIRMED", 1, SIX, {}, "rt:near")]},
@@ -176,22 +176,22 @@ DAYS_AGO = NOW - timedelta(days=2, minutes=1)
             {"queues": [Queued("REFUNDS", 3, SIX, {"USD": USD})], "more_receivers": 1},
             [
                 "1 more endpoint is failing or paused",
-                "3 refunds wait for a decision, the oldest since 06:46: 1.00 USD",
+                "3 refunds, 1.00 USD, wait for a decision, the oldest since 06:46",
             ],
         ),
         ({"queues": [Queued("VOIDS", 3, SIX, {"USD": USD})]}, []),
         (
             {"queues": [Queued("REFUNDS", 3, DAYS_AGO, {"USD": USD})]},
-            ["3 refunds wait for a decision, the oldest since 07:10: 1.00 USD"],
+            ["3 refunds, 1.00 USD, wait for a decision, the oldest since 07:10"],
         ),
         ({"queues": [Queued("VOIDS", 3, DAYS_AGO, {"USD": USD})], "queue_hours": 0.0}, []),
         (
             {"queues": [Queued("TOPUPS", 1, DAYS_AGO, {"JPY": 500 * USD})]},
-            ["1 top-up has waited for approval since 07:10: 500 JPY"],
+            ["1 top-up, 500 JPY, has waited for approval since 07:10"],
         ),
         (
             {"queues": [Queued("FAILED", 2, SIX, {"USD": USD})]},
-            ["2 failed orders wait for a refund, the oldest since 06:46: 1.00 USD"],
+            ["2 failed orders, 1.00 USD, wait for a refund, the oldest since 06:46"],
         ),
         ({"stock": [LowStock("A", 10)]}, []),
         ({"stock": [LowStock("A", 3)]}, ["Package A is low on stock: 3 eSIMs left"]),

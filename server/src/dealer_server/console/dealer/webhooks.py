@@ -100,7 +100,6 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         catalogue=_catalogue(context.parts.settings.base_url),
         day=day,
         average=_average(found_hours),
-        counts={"FAILED": _up_to(failed), PENDING: _up_to(waiting)},
         rt_face=access.rt_face,
         rt_events=access.rt_face != "off" or bool(endpoint and endpoint.rt_url),
         health=receiver_health(endpoint, day.good, day.total),
@@ -149,10 +148,6 @@ def _average(found: Iterable[Hour]) -> int:
     found = list(found)
     attempts = sum(one.delivered + one.failed for one in found)
     return sum(one.took_ms for one in found) // attempts if attempts else 0
-
-
-def _up_to(count: int) -> str:
-    return f"{MOST_RESENT}+" if count > MOST_RESENT else str(count)
 
 
 def _is_filtered(context: RequestContext) -> bool:

@@ -94,14 +94,20 @@ def _more_receivers(count: int) -> Incident | None:
 
 
 _TEXTS: Mapping[Queue, tuple[str, str]] = {
-    "UNCONFIRMED": ("purchase at {subject} has been unconfirmed", "purchases at {subject} are unconfirmed, the oldest"),
-    "FAILED": ("failed order has waited for a refund", "failed orders wait for a refund, the oldest"),
-    "REFUNDS": ("refund has waited for a decision", "refunds wait for a decision, the oldest"),
-    "VOIDS": (
-        "refund has waited for its supplier to cancel the eSIM",
-        "refunds wait for suppliers to cancel the eSIMs, the oldest",
+    "UNCONFIRMED": (
+        "purchase at {subject}{worth} has been unconfirmed",
+        "purchases at {subject}{worth} are unconfirmed, the oldest",
     ),
-    "TOPUPS": ("top-up has waited for approval", "top-ups wait for approval, the oldest"),
+    "FAILED": (
+        "failed order{worth} has waited for a refund",
+        "failed orders{worth} wait for a refund, the oldest",
+    ),
+    "REFUNDS": ("refund{worth} has waited for a decision", "refunds{worth} wait for a decision, the oldest"),
+    "VOIDS": (
+        "refund{worth} has waited for its supplier to cancel the eSIM",
+        "refunds{worth} wait for suppliers to cancel the eSIMs, the oldest",
+    ),
+    "TOPUPS": ("top-up{worth} has waited for approval", "top-ups{worth} wait for approval, the oldest"),
 }
 _AT_ONCE: tuple[Kind, ...] = ("UNCONFIRMED", "FAILED")
 _DECIDED: tuple[Kind, ...] = ("REFUNDS", "TOPUPS")
@@ -115,12 +121,11 @@ def _queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
         return None
     one, several = _TEXTS[queued.queue]
     more = "" if queued.total < QUEUES_COUNTED else " or more"
-    text = f"{queued.total:,}{more} {(one if queued.total == 1 else several).format(subject=queued.subject)}"
-    detail = amounts_text(queued.amounts)
-    if detail and kind == "UNCONFIRMED":
-        detail = f"{detail} may be lost"
+    amounts = amounts_text(queued.amounts)
+    words, worth = one if queued.total == 1 else several, f", {amounts}," if amounts else ""
+    text = f"{queued.total:,}{more} {words.format(subject=queued.subject, worth=worth)}"
     hurt = harm(kind, queued.total, queued.oldest_at, now)
-    return Incident(kind, queued.subject, "fault" if late else "waiting", text, queued.oldest_at, detail, hurt)
+    return Incident(kind, queued.subject, "fault" if late else "waiting", text, queued.oldest_at, "", hurt)
 
 
 def _balance(of: Balance) -> Incident:

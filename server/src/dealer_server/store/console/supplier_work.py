@@ -45,6 +45,12 @@ class CallRow(NamedTuple):
         return (self.outcome or "").startswith(("REJECTED", "WRITTEN_OFF", "UNKNOWN", "PARKED"))
 
     @property
+    def cause(self) -> str:
+        """Why it failed, in few words: out of stock."""
+        word, _, code = (self.outcome or "").partition(" ")
+        return (code if word == "REJECTED" and code else self.result).replace("_", " ").lower()
+
+    @property
     def seconds(self) -> float | None:
         return None if self.answered_at is None else max((self.answered_at - self.sent_at).total_seconds(), 0.0)
 

@@ -15,13 +15,10 @@ from dealer_server.store.webhooks import answers
 from dealer_server.store.webhooks.log import TRIED
 from esim_dealer.wire.vocabulary import AttemptError, ChangeHint, DeliveryState, EndpointState, EventType
 
-SAMPLE = 200
-"""How many of a dealer's latest attempts its response time is computed from."""
-
 
 class EndpointRow(NamedTuple):
     """A dealer's endpoint. `attempts` of the last 24 hours, `accepted` with success. `failed`: all deliveries that
-    failed, COUNTED at most. p50, p95: within how many milliseconds so much of its latest attempts ended."""
+    failed, COUNTED at most. p50, p95: within how many milliseconds so much of its attempts of 24 hours ended."""
 
     tenant_id: int
     dealer: str
@@ -134,8 +131,9 @@ FROM (
 ) t LEFT JOIN webhook_endpoint e USING (tenant_id) {rows_of("wallet", "t", "tenant_id")}
 CROSS JOIN LATERAL (SELECT count(*)::int AS waiting FROM (SELECT FROM webhook_delivery d
     WHERE d.tenant_id = t.tenant_id AND d.state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY') LIMIT {COUNTED}) d) w
-CROSS JOIN LATERAL (SELECT {answers.PERCENTILES} FROM (SELECT duration_ms FROM webhook_attempt a
-    WHERE a.tenant_id = t.tenant_id ORDER BY delivery_id DESC, number DESC LIMIT {SAMPLE}) a) l
+CROSS JOIN LATERAL (SELECT {answers.PERCENTILES} FROM (SELECT started_at, duration_ms FROM webhook_attempt a
+    WHERE a.tenant_id = t.tenant_id ORDER BY delivery_id DESC, number DESC LIMIT {answers.NEWEST}) a
+    WHERE a.started_at >= $5) l
 CROSS JOIN LATERAL (SELECT count(*)::int AS failed FROM (SELECT FROM webhook_delivery d
     WHERE d.tenant_id = t.tenant_id AND d.state = 'FAILED' LIMIT {COUNTED}) d) f
 ORDER BY t.place, t.failures DESC, t.tenant_id
@@ -154,7 +152,7 @@ async def endpoints(
     """First those that fail, with the most failures in a row first, then those that are paused, degraded `since` and
     the healthy ones; `with_none`: then the dealers without one."""
     degraded = [row["tenant_id"] for row in await fetch_all(connection, _DEGRADED, since)]
-    rows = [EndpointRow(**row) for row in await connection.fetch(_ENDPOINTS, offset, limit, with_none, degraded)]
+    rows = [EndpointRow(**row) for row in await connection.fetch(_ENDPOINTS, offset, limit, with_none, degraded, since)]
     answered = await answers.of_dealers(connection, [row.tenant_id for row in rows], since)
     return [row._replace(**answered[row.tenant_id]._asdict()) if row.tenant_id in answered else row for row in rows]
 

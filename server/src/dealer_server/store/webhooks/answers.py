@@ -62,7 +62,7 @@ WHERE started_at >= $2 GROUP BY 1, 2, 3
 
 
 NEWEST = 500
-"""Attempts of a dealer since the last counted hour, of which a list looks at no more."""
+"""Attempts of a dealer since the last counted hour, of which a list looks at no more; a latency is of these too."""
 _COUNTED_OF = """
 SELECT key.tenant_id, coalesce(sum(h.attempts) FILTER (WHERE h.error = ''), 0)::bigint AS accepted,
     sum(h.attempts)::bigint AS attempts
@@ -92,7 +92,7 @@ PERCENTILES = (
 )
 _LATENCY = f"""
 SELECT {PERCENTILES} FROM (SELECT started_at, duration_ms FROM webhook_attempt WHERE tenant_id = $1
-    ORDER BY delivery_id DESC, number DESC LIMIT {MOST}) a WHERE started_at >= $2
+    ORDER BY delivery_id DESC, number DESC LIMIT {NEWEST}) a WHERE started_at >= $2
 """
 _LATENCIES = f"""
 SELECT date_bin($3::interval, started_at, $2) AS start, {PERCENTILES} FROM (
@@ -155,7 +155,7 @@ async def of_all(connection: Connection, since: datetime) -> Sequence[Answers]:
 
 
 async def latency(connection: Connection, tenant_id: int, since: datetime) -> Latency:
-    """Of the newest attempts of a dealer, MOST of them."""
+    """Of the newest attempts of a dealer, NEWEST of them."""
     row = await connection.fetchrow(_LATENCY, tenant_id, since)
     return Latency(**row) if row else Latency()
 

@@ -136,14 +136,15 @@ async def delivery_times(connection: Connection, of: Period) -> Figure:
     found = await console_orders.list_orders(connection, wanted, None, SAMPLE)
     took = await console_overview.delivery_seconds(connection, [(row.tenant_id, row.order_id) for row in found.rows])
     if not took:
-        return Figure("Time to first eSIM", "–", "", note="No order was delivered")
+        return Figure("First eSIM", "–", "", note="No order was delivered")
     ranked, size = sorted(took), -(-len(took) // POINTS)
-    of_orders = f"{'the latest ' if len(took) >= SAMPLE else ''}{many(len(took), 'order')}"
+    cut = len(took) >= SAMPLE
     return Figure(
-        title="Time to first eSIM",
+        title=f"First eSIM, latest {SAMPLE}" if cut else "First eSIM",
         value=duration_text(ranked[len(ranked) // 2]),
         href=address("/console/orders", {"status": "DELIVERED", **span(of)}),
-        note=f"p95 {duration_text(ranked[len(ranked) * 95 // 100])}, {of_orders}",
+        note=f"from payment, p95 {duration_text(ranked[len(ranked) * 95 // 100])}"
+        + ("" if cut else f", {many(len(took), 'order')}"),
         numbers=[median(took[at : at + size]) for at in range(0, len(took), size)] if len(took) > POINTS else [],
         label="median seconds to the first eSIM, from the oldest of these orders on",
     )

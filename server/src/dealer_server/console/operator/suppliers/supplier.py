@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.operator.suppliers.fields import kind_title
-from dealer_server.console.operator.suppliers.listing import SUPPLIER, SUPPLIERS
+from dealer_server.console.operator.suppliers.listing import CALLS, SUPPLIER, SUPPLIERS, latest_failure
 from dealer_server.console.operator.suppliers.spending import spending
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, page
@@ -37,7 +37,7 @@ from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
 
 TEMPLATE = "operator/suppliers/supplier.html"
-CALLS, WAITING, RUNS = 50, 25, 8
+WAITING, RUNS = 25, 8
 ROUTED = 8
 """Of so many packages the page tells, unless it is asked for all."""
 RANGES: Mapping[Range, str] = {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}
@@ -136,7 +136,7 @@ def _latest(calls: Sequence[CallRow], now: datetime) -> dict[str, Any]:
     took = [one.seconds for one in calls if one.seconds is not None]
     return {
         "calls": _runs(calls)[:RUNS],
-        "failing": next((one for one in calls if one.failed and one.sent_at >= now - DAY), None),
+        "failing": latest_failure(calls, now),
         "timed": len(took),
         "typical": median(took) if took else None,
     }

@@ -31,7 +31,6 @@ async def list_endpoints(context: RequestContext) -> Html:
         endpoints=with_health(found[:PAGE_SIZE]),
         every=every,
         without=without,
-        sample=store.SAMPLE,
         pager=params.pager(context, ENDPOINTS, following, shown=shown, word=word),
     )
 

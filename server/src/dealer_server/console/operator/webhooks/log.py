@@ -1,7 +1,6 @@
 """The log of all webhook deliveries, of all dealers or of one, and the page of each."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
 from typing import get_args
 
 from dealer_server.console.find import choice, dates, files, tabs
@@ -40,8 +39,8 @@ TABS: tuple[tuple[str, DeliveryState], ...] = (
 PRESETS: list[tuple[str, dict[str, str]]] = [(name, {"status": state}) for name, state in TABS]
 PRESETS.insert(2, ("With failed attempts", {"attempts": "failed"}))
 FILTERS = ("attempts", "dealer", "status", "event", "answer", "from", "to")
-WORST, RETRIED, LATEST = 3, 5, 10
-"""Endpoints, and deliveries that had failed attempts, above the log; and how many it lists below those."""
+WORST = 3
+"""Endpoints above the log."""
 COLUMNS: Mapping[str, Callable[[DeliveryRow], str]] = {
     "deliveryId": lambda row: str(row.delivery_id),
     "createTime": lambda row: f"{row.created_at:%Y-%m-%dT%H:%M:%SZ}",
@@ -65,11 +64,9 @@ async def webhooks(context: RequestContext) -> Html:
     of = day(context)
     async with context.parts.database.connection() as connection:
         dealer, wanted = await _wanted(connection, context)
-        retried = ListPage[DeliveryRow]((), None) if faults else await _retried(connection, context, wanted, of.start)
         if not faults:
-            size = LATEST if retried.rows else PAGE_SIZE
             found = await store.deliveries(
-                connection, wanted, seen, size, context.now, oldest_first=not order.descending
+                connection, wanted, seen, PAGE_SIZE, context.now, oldest_first=not order.descending
             )
         counts = await store.counts(connection, wanted.tenant_id)
         worst = await store.endpoints(connection, 0, WORST + 1, of.start)
@@ -79,21 +76,15 @@ async def webhooks(context: RequestContext) -> Html:
             else latest.hours(connection, dealer.tenant_id, of.start)
         )
     filters = {name: value for name, value in params.filters(context).items() if value}
-    known = {name: counts[state] for name, state in (*TABS, ("All", "ALL")) if state in counts}
-    told = known if not filters.keys() - {"status", "sort", "dealer"} else {}
-    listed = counts.get(wanted.state or "ALL") if told else None
+    listed = counts.get(wanted.state or "ALL") if not filters.keys() - {"status", "sort", "dealer"} else None
     total = None if listed == queues.MANY else listed
-    since = {**filters, "attempts": "failed", "from": f"{of.start:%Y-%m-%dT%H:%M}"}
     return Html(
-        retried=retried.rows[:RETRIED],
-        retried_total=f"{len(retried.rows)}{'+' if retried.next else ''}",
-        all_retried=params.address(WEBHOOKS, since) if len(retried.rows) > RETRIED else "",
         ended_well=not counts["RETRY"] and not counts["FAILED"],
         deliveries=found.rows,
         dealer=dealer,
         faults=faults,
         filtered=bool(faults) or wanted != Wanted(),
-        tabs=await tabs.of(context, WEBHOOKS, PRESETS, told, queues.MANY),
+        tabs=await tabs.of(context, WEBHOOKS, PRESETS),
         history=answers.history(found_answers, of),
         dates=dates.of(context, WEBHOOKS),
         events=EVENT_TYPES,
@@ -101,7 +92,6 @@ async def webhooks(context: RequestContext) -> Html:
         answers=options(wanted.answer or ""),
         endpoints=with_health(worst[:WORST]),
         more_endpoints=len(worst) > WORST,
-        sample=store.SAMPLE,
         order=order,
         pager=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery", total=total),
         event_text=event_text,
@@ -120,15 +110,6 @@ async def export(context: RequestContext) -> Download:
         return store.deliveries(connection, wanted, seen, size, context.now)
 
     return files.download(context, "webhooks", COLUMNS, read)
-
-
-async def _retried(
-    connection: Connection, context: RequestContext, wanted: Wanted, since: datetime
-) -> ListPage[DeliveryRow]:
-    """Those since then that had failed attempts, where the log begins and nothing but a dealer is asked for."""
-    if context.query.get("before") or wanted != Wanted(wanted.tenant_id):
-        return ListPage((), None)
-    return await store.deliveries(connection, wanted._replace(tried=True, start=since), None, PAGE_SIZE, context.now)
 
 
 async def _wanted(connection: Connection, context: RequestContext) -> tuple[Choice, Wanted]:
