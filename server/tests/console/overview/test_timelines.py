@@ -102,7 +102,7 @@ async def test_a_failure_of_a_supplier_that_keeps_no_purchases_is_an_event(
                 told,
             )
             assert (
-                re.search(rf"{subject} failed \d+ \w+ 20\d\d, [\d:]+ .*1.80 USD credited", read)
+                re.search(rf"1.80 USD credited .*{subject} failed \d+ \w+ 20\d\d, [\d:]+", read)
                 and "simulated" not in read
             )
             profile = order["items"][-1]["profiles"][0]["profileId"]

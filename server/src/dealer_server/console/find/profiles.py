@@ -87,7 +87,7 @@ async def page(
     seldom: list[State] = [
         state for state in STATES if wanted.state == state or (state in SELDOM and counts.get(state))
     ]
-    urgent = [state for state in URGENT if state in seldom]
+    urgent: list[State] = [state for state in URGENT if state in seldom]
     presets = [(_tab(state), {name: state}) for state in dict.fromkeys((*urgent, *PRESETS, *seldom))]
     if soon is not None:
         presets.insert(len(urgent) + PRESETS.index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))

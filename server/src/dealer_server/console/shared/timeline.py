@@ -224,7 +224,7 @@ def _life_event(steps: Sequence[_LifeEvent]) -> Event:
         first.at,
         said[0].symbol,
         f"{subject}: {said[0].title}",
-        text=", ".join(one.title for one in said[1:]).capitalize(),
+        text=_capital(", ".join(one.title for one in said[1:])),
         facts=[("eSIMs", some_text(ids))] if ids[1:] else (),
         term=", ".join(one.term for one in said if one.term),
         step="DELIVERED" if first.symbol == DELIVERED else "",
@@ -305,7 +305,11 @@ def _without_number(title: str, profile_id: int) -> str:
     head, _, text = title.partition(f"eSIM {profile_id}: ")
     if head:
         return title.replace(f" eSIM {profile_id}", " it")
-    return text if text.startswith("eSIM") else text[:1].upper() + text[1:]
+    return text if text.startswith("eSIM") else _capital(text)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def recharge_events(recharges: Sequence[RechargeTimes], order_id: int, *, bought: bool) -> Iterator[Event]:
