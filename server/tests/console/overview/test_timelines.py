@@ -160,4 +160,4 @@ async def test_webhooks_of_a_dealer_without_a_callback_url_are_one_row(
     assert page.count("2 webhooks Not sent") == 1 and "Each time" not in page
     html = (await admin.get(f"/console/orders/{order_no}")).text
     links = re.findall(rf'<a href="/console/deliveries/{dealer.tenant_id}/\d+">Webhook (\w+)</a>', html)
-    assert links == ["ORDER_PAID", "DELIVERY_UPDATED"]
+    assert links == ["DELIVERY_UPDATED", "ORDER_PAID"]
