@@ -938,7 +938,7 @@ async def test_an_order_out_of_stock_offers_the_nearest_package_that_is_availabl
             identity.order_id(order_no),
         )
     text = html.unescape(await finance.get(path))
-    assert "Sell a replacement" in text and "Buy again" not in text
+    assert "Sell a replacement" in text and "Closest: " in text and "Buy again" not in text
     link = re.search(r'data-drawer="buy" href="(/console/catalogue/([A-Z0-9-]+)\?quantity=1&remark=for\+Ann)"', text)
     assert link and link[2] != "TEST-FAIL" and 'value="for Ann"' in await finance.get(link[1])
     assert "Sell a replacement" not in await people["developer"].get(path), "who may not buy"

@@ -300,6 +300,20 @@ async def test_a_search_says_how_many_of_how_many(service: Service, dealer: ApiC
 
 async def test_a_package_that_is_found_leads_to_its_orders(service: Service, dealer: ApiClient, admin: Browser) -> None:
     page = (await admin.get("/console/search?q=TEST-REVIE")).headers.get("location", "")
-    assert page == "/console/packages/TEST-REVIEW", "lists of orders do not make it several"
-    found = (await admin.get("/console/search?q=TEST-REJE&kind=esims")).text
-    assert "/console/orders?package" not in found
+    assert page == "/console/packages/TEST-REVIEW"
+    await dealer.order()
+    async with signed_in(service, "finance", int(dealer.tenant_id)) as own:
+        for one in (own, admin):
+            found = (await one.get("/console/search?q=TEST-O", **{"HX-Request": "true"})).text
+            assert 'href="/console/orders?package=TEST-OK"' in found and "eSIMs by ICCID" in found
+            assert "TEST-OK" in (await one.get("/console/orders?package=TEST-OK")).text
+    alone = (await admin.get("/console/search?q=TEST-REJE&kind=esims")).text
+    assert "/console/orders?package" not in alone
+
+
+async def test_an_operator_finds_regions_by_name_and_code(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    for typed in ("Europe", "eu-35"):
+        found = (await admin.get(f"/console/search?q={typed}")).text
+        assert 'data-group="Regions"' in found and 'href="/console/packages?region=EU-35"' in found, typed
+    async with signed_in(service, "finance", int(dealer.tenant_id)) as own:
+        assert 'data-group="Regions"' not in (await own.get("/console/search?q=Europe")).text

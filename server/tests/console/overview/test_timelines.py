@@ -102,7 +102,7 @@ async def test_a_failure_of_a_supplier_that_keeps_no_purchases_is_an_event(
                 told,
             )
             assert (
-                re.search(rf"{subject} failed \d+ \w+ 20\d\d, [\d:]+ .*1.80 USD credited", read)
+                re.search(rf"1.80 USD credited .*{subject} failed \d+ \w+ 20\d\d, [\d:]+", read)
                 and "simulated" not in read
             )
             profile = order["items"][-1]["profiles"][0]["profileId"]
@@ -160,4 +160,4 @@ async def test_webhooks_of_a_dealer_without_a_callback_url_are_one_row(
     assert page.count("2 webhooks Not sent") == 1 and "Each time" not in page
     html = (await admin.get(f"/console/orders/{order_no}")).text
     links = re.findall(rf'<a href="/console/deliveries/{dealer.tenant_id}/\d+">Webhook (\w+)</a>', html)
-    assert links == ["ORDER_PAID", "DELIVERY_UPDATED"]
+    assert links == ["DELIVERY_UPDATED", "ORDER_PAID"]

@@ -31,10 +31,10 @@ from dealer_server.rules.orders.model import STOCK, Item, Order
 from dealer_server.rules.refusal import SmsTooSoon
 from dealer_server.store.console import dealer, queues
 from dealer_server.store.console import orders as console_orders
+from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console.profiles import ProfileFilter, ProfileRow
 from dealer_server.store.notices import buyer_mails
 from dealer_server.store.orders import listing
-from dealer_server.store.profiles import daily_usage
 from esim_dealer.wire import calls
 
 LATEST_SMS = 10
@@ -95,7 +95,7 @@ async def show_profile(context: RequestContext) -> Html:
         mailed = await buyer_mails.of_profile(connection, *named, LATEST_MAILS)
         history = await timeline.load_esim(connection, order, view.profile.profile_id)
         remark = await console_orders.remark(connection, context.tenant_id, order.order_id)
-        counts = await daily_usage.of_profile(connection, *named)
+        life = await console_profiles.lifecycle(connection, *named)
     plans = await plans_of(context, *named)
     waits = suspension.asked is not None or any(plan.status == "PENDING" for plan, _ in plans)
     return Html(
@@ -104,7 +104,8 @@ async def show_profile(context: RequestContext) -> Html:
         moving=waits or is_moving(context, order),
         in_review=bool(in_review),
         reported=item.supplier != STOCK,
-        days=by_day(counts),
+        reported_at=life.reported_at if life else None,
+        days=by_day(life.daily_usage if life else ()),
         package=package,
         begin_by=begin_by(view.profile, order.order_id, package),
         plans=plans,

@@ -111,7 +111,6 @@ def events(history: History) -> list[Event]:
             *_deliveries(history),
             *_mails(history),
         ),
-        in_turn=bool(history.failed_at),
     )
 
 

@@ -68,7 +68,7 @@ COLUMNS: Mapping[str, Columns] = {
     "eSIMs": Columns("eSIM", "Order", "Bought"),
     "Dealers": Columns("Dealer", at="Created"),
     "Packages": Columns("Package"),
-    "Orders by package": Columns("List"),
+    "Regions": Columns("Region"),
     "Orders and eSIMs by dealer": Columns("List"),
     "Suppliers": Columns("Supplier", "Kind"),
     "Webhook deliveries": Columns("Delivery", "Event", "Created"),
@@ -149,7 +149,7 @@ async def _by_keys(context: RequestContext, asked: Query, kind: Kind | None) -> 
                     _packages(connection, context, asked) if tenant_id is None else _offers(connection, context, asked)
                 ),
             ),
-            ("Orders by package", Part(await _orders_of(connection, asked)) if tenant_id is None else none),
+            ("Regions", _regions(context, asked) if tenant_id is None else none),
             ("Orders and eSIMs by dealer", Part(await _lists_of(connection, asked)) if tenant_id is None else none),
             ("Suppliers", Part(await _suppliers(connection, asked)) if tenant_id is None else none),
             ("Webhook deliveries", Part(await _deliveries(connection, context, asked))),
@@ -355,13 +355,18 @@ def _plain(status: str) -> State:
     return State(words.text(status), words.tone(status), status)
 
 
-async def _orders_of(connection: Connection, asked: Query) -> list[Hit]:
-    """Lists of the orders of packages that are called so, where these are few: no index finds orders by a name."""
-    found = await lookup.packages(connection, asked.text, MOST_LISTS + 1)
-    return [
-        Hit(params.address("/console/orders", {"package": code}), "package", code, f"Orders of {name}")
-        for code, name in (found if len(found) <= MOST_LISTS else ())
-    ]
+def _regions(context: RequestContext, asked: Query) -> Part:
+    """Countries and regions that packages are for, each leading to its packages."""
+    if len(asked.text) < query.SHORTEST:
+        return Part(())
+    text = asked.text.casefold()
+    known = sorted({(one.location_name, one.location_code) for one in context.parts.catalogue().packages})
+    found = [(name, code) for name, code in known if text in name.casefold() or text == code.casefold()]
+    return Part(
+        [Hit(params.address("/console/packages", {"region": code}), "region", code, name) for name, code in found],
+        len(found) if len(found) > MOST else None,
+        "/console/regions",
+    )
 
 
 async def _lists_of(connection: Connection, asked: Query) -> list[Hit]:

@@ -25,6 +25,8 @@ PRESETS: tuple[State, ...] = ("NOT_INSTALLED", "INSTALLED", "IN_USE", "NEARLY_US
 """States that have a tab of their own."""
 SELDOM: tuple[State, ...] = ("PENDING", "SUSPENDED", "REVIEW", "REFUNDING", "FAILED")
 """States that have one while they list any; the others have one while they are asked for."""
+URGENT: tuple[State, ...] = ("FAILED", "REVIEW")
+"""Of these, those whose tabs stand first."""
 ENDS = "ends"
 """A list of one dealer's plans in use, by their end."""
 ENDS_SOON, SOON = "Ends soon", "soon"
@@ -85,9 +87,10 @@ async def page(
     seldom: list[State] = [
         state for state in STATES if wanted.state == state or (state in SELDOM and counts.get(state))
     ]
-    presets = [(_tab(state), {name: state}) for state in dict.fromkeys((*PRESETS, *seldom))]
+    urgent: list[State] = [state for state in URGENT if state in seldom]
+    presets = [(_tab(state), {name: state}) for state in dict.fromkeys((*urgent, *PRESETS, *seldom))]
     if soon is not None:
-        presets.insert(PRESETS.index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
+        presets.insert(len(urgent) + PRESETS.index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
     listed = {_tab(state): count for state, count in counts.items()} | ({ENDS_SOON: soon} if soon is not None else {})
     return Html(
         profiles=found.rows,

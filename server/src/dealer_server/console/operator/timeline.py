@@ -95,7 +95,7 @@ def events(history: History) -> list[Event]:
         *_deliveries(history),
         *(Event(note.created_at, "pencil", f"Note by {note.author}", "", note.note) for note in history.notes),
     )
-    return in_order(unsorted, in_turn=bool(history.failed_at))
+    return in_order(unsorted)
 
 
 def _money(history: History) -> Iterator[Event]:

@@ -99,10 +99,10 @@ def marked(text: str, asked: str) -> Markup:
 
 
 def time_left(end: datetime, now: datetime) -> str:
-    """12 days left, 5 hours left, 1 min left."""
+    """12 days left, which the last one is part of; 5 hours left, 1 min left."""
     minutes = max(0, int((end - now).total_seconds() // 60))
     if minutes >= 2 * 24 * 60:
-        return f"{minutes // (24 * 60)} days left"
+        return f"{-(-minutes // (24 * 60))} days left"
     return f"{many(minutes // 60, 'hour')} left" if minutes >= 120 else f"{minutes} min left"
 
 

@@ -60,22 +60,16 @@ class Event(NamedTuple):
     esims: int = 0
 
 
-def in_order(events: Iterable[Event], *, in_turn: bool = False) -> list[Event]:
+def in_order(events: Iterable[Event]) -> list[Event]:
     """The oldest first. Those that follow each other and say the same are one, and so are the steps of a purchase that
     went well at once, all webhooks that were accepted at the first attempt, and all that were not needed: of a dealer
-    without a callback URL they would be most of the timeline. `in_turn`: accepted webhooks are one event only where
-    nothing lies between them."""
+    without a callback URL they would be most of the timeline."""
     unneeded, accepted, others = list[Event](), list[Event](), list[Event]()
     for event in events:
         quiet = unneeded if event.state == "SKIPPED" else accepted if _accepted_at_once(event) else others
         (others if event.delivery_id is None else quiet).append(event)
     bought = _bought_at_once(sorted(others, key=_place))
-    if in_turn:
-        turns = groupby(sorted([*bought, *accepted], key=_place), key=lambda event: event in accepted)
-        told = [one for quiet, turn in turns for one in (_together([*turn], " accepted") if quiet else turn)]
-    else:
-        told = [*bought, *_together(accepted, " accepted")]
-    ordered = sorted([*told, *_together(unneeded, "")], key=_place)
+    ordered = sorted([*bought, *_together(accepted, " accepted"), *_together(unneeded, "")], key=_place)
     return [_one([*same]) for _, same in groupby(ordered, key=_what)]
 
 
@@ -229,7 +223,8 @@ def _life_event(steps: Sequence[_LifeEvent]) -> Event:
     return Event(
         first.at,
         said[0].symbol,
-        f"{subject}: {', '.join(one.title for one in said)}",
+        f"{subject}: {said[0].title}",
+        text=_capital(", ".join(one.title for one in said[1:])),
         facts=[("eSIMs", some_text(ids))] if ids[1:] else (),
         term=", ".join(one.term for one in said if one.term),
         step="DELIVERED" if first.symbol == DELIVERED else "",
@@ -310,7 +305,11 @@ def _without_number(title: str, profile_id: int) -> str:
     head, _, text = title.partition(f"eSIM {profile_id}: ")
     if head:
         return title.replace(f" eSIM {profile_id}", " it")
-    return text if text.startswith("eSIM") else text[:1].upper() + text[1:]
+    return text if text.startswith("eSIM") else _capital(text)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def recharge_events(recharges: Sequence[RechargeTimes], order_id: int, *, bought: bool) -> Iterator[Event]:

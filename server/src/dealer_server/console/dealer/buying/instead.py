@@ -23,8 +23,8 @@ CHECKED, SHOWN = 12, 2
 
 
 class Replacement(NamedTuple):
-    """`differs`: how much more or less it has and costs than the package, such as +1 GB. `address`: of the form that
-    buys it. `closest`: it differs least."""
+    """`differs`: how much more or less it has and costs than the package, such as 1 GB more. `address`: of the form
+    that buys it. `closest`: it differs least."""
 
     view: PackageView
     differs: Sequence[str]
@@ -34,7 +34,8 @@ class Replacement(NamedTuple):
 
 class Instead(NamedTuple):
     """`again`: whether the package itself can be bought. `stocked`: its eSIMs are counted, so that this is certain.
-    `others`: the nearest with less data and with more, else two of the same kind, as far as they are available."""
+    `others`: the nearest with less data and with more, else two of the same kind, as far as they are available; the
+    closest first."""
 
     again: bool = False
     stocked: bool = False
@@ -77,10 +78,10 @@ async def _check(
 
 
 def _less_and_more(found: Sequence[OnSale], package: Package) -> list[OnSale]:
-    """Of the nearest first."""
+    """Of the nearest first, which stays the first."""
     less = [one for one in found if _volume(one.package) < _volume(package)]
     more = [one for one in found if one not in less]
-    return [*less[:1], *more[:1]] if less and more else list(found[:SHOWN])
+    return sorted([*less[:1], *more[:1]], key=found.index) if less and more else list(found[:SHOWN])
 
 
 def _volume(package: Package) -> float:
@@ -95,12 +96,13 @@ def _replacement(
         differs.append(
             _compared(data_text(abs(its.data_bytes - package.data_bytes), " "), its.data_bytes, package.data_bytes)
         )
-    if not sold_by_day(its.data_type) and its.duration != package.duration:
-        differs.append(_compared(many(abs(its.duration - package.duration), "day"), its.duration, package.duration))
+    if not sold_by_day(its.data_type):
+        by = abs(its.duration - package.duration)
+        differs.append(_compared(many(by, "day"), its.duration, package.duration) if by else "same days")
     if price is not None and price != one.price:
         differs.append(_compared(money.shown(abs(one.price - price), its.currency), one.price, price))
     return Replacement(view(one), differs, params.address(f"{CATALOGUE}/{its.package_code}", filled), one == closest)
 
 
 def _compared(by: str, its: int, other: int) -> str:
-    return f"{'−' if its < other else '+'}{by}"
+    return f"{by} {'less' if its < other else 'more'}"
