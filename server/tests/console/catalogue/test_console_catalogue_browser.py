@@ -51,6 +51,7 @@ async def test_a_package_is_edited_exported_and_imported_with_one_column(
     await page.locator(f'tr[data-href="/console/packages/{CODE}"] a').first.click()
     await page.get_by_role("link", name="Edit", exact=True).click()
     await page.get_by_label("Name", exact=True).fill("Seen in a browser")
+    await expect(page.get_by_role("button", name="Save")).to_be_in_viewport()  # it stays in sight of a change
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Seen in a browser")
     await page.goto(f"{service.url}/console/packages")
@@ -98,6 +99,15 @@ async def test_no_answer_to_a_form_has_a_barrier(
     await page.get_by_label("Name").fill(f"Seen at {width}")
     await page.get_by_label("Markup").fill("-20")
     await page.get_by_role("button", name="Create price list").click()
+    await page.get_by_role("link", name="All").first.click()
+    save = page.locator(".price-foot > button")
+    await expect(save).to_be_disabled()
+    price = page.locator(".price-edit > .form-control").first
+    was = await price.input_value()
+    await price.fill("99.00")
+    await expect(save).to_have_text("Save 1 price")
+    await price.fill(was)
+    await expect(save).to_be_disabled()
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"Seen at {width}")
     file = tmp_path / "file.csv"
     await page.goto(f"{page.url}/import")

@@ -35,11 +35,11 @@ ROLE_TABLE = tuple(
 """What users of a dealer may do, for people; the declarations of the pages decide."""
 
 ROLE_TEXTS: Mapping[str, str] = {
-    "op:admin": "everything",
+    "op:admin": "full access",
     "op:finance": "money, refunds, top-ups",
     "op:support": "codes, resending, cancelling",
     "op:readonly": "looks, changes nothing",
-    "dealer:admin": "everything of the dealer",
+    "dealer:admin": "full access",
     "dealer:developer": "integration, moves no money",
     "dealer:finance": "buying, wallet, no secrets",
 }

@@ -43,6 +43,7 @@ COLUMNS: Mapping[str, Callable[[Act], str]] = {
 WITHOUT_SIGN_INS, CHANGES, ALL = "Without sign-ins", "changes", "all"
 """The tab that is shown until something is asked for; what asks for it, and for all."""
 _code = re.compile(r"[A-Z]?\d{15,}|ak_\w+").fullmatch
+_ARTICLE = re.compile(" an? ")
 _AMOUNTS = ("amount", "balance", "creditLimit", "lowBalanceThreshold")
 _LIST_FIELDS = ("name", "basis", "markup")
 """Of price lists."""
@@ -65,10 +66,12 @@ class Told(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """An act. `page`: that of what it changed; `by`: how it was done; `said`: what was done."""
+    """An act. `said`: what was done; `thing`: to what, where that has a number or code of its own; `page`: that of what
+    it changed; `by`: how it was done."""
 
     act: Act
     said: str
+    thing: Told | None
     page: str
     by: str
     details: Sequence[Told]
@@ -147,7 +150,7 @@ def _at_once(act: Act) -> tuple[object, ...]:
 
 def _run(acts: Sequence[Act]) -> Run:
     entries = [_shown(act) for act in acts]
-    named = [next((one for one in entry.details if one.page), next(iter(entry.details), None)) for entry in entries]
+    named = [entry.thing or next(iter(entry.details), None) for entry in entries]
     return Run(entries, [one.text for one in named if one is not None])
 
 
@@ -163,7 +166,11 @@ def _shown(act: Act) -> Shown:
     from_where = [Told("Source" if by else "Address", source)] if source else []
     page = changed_page(act.action, act.tenant_id, json.loads(act.detail))
     details = [one for one in _details(act) if act.action != "user.sign_in" or one.text != words.actor(act.author)]
-    return Shown(act, ACTIONS.get(act.action, act.action), page, by, [*details, *from_where])
+    thing = next((one for one in details if page and one.page == page), None)
+    said = ACTIONS.get(act.action, act.action)
+    if thing:  # Approved a top-up: Approved top-up T2611…
+        said, details = _ARTICLE.sub(" ", said), [one for one in details if one is not thing]
+    return Shown(act, said, thing, page, by, [*details, *from_where])
 
 
 def _source(act: Act) -> str:

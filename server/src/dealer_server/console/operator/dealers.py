@@ -42,11 +42,9 @@ from dealer_server.store.console.dealers import Dealer, DealerRow, Price, Status
 from dealer_server.store.console.incidents import buying
 from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.console.pages import ListPage
-from dealer_server.store.orders.listing import Window
 from dealer_server.store.reports import report
 from dealer_server.store.tenants import credential
 from dealer_server.store.wallets import ledger
-from dealer_server.store.wallets.ledger import Filter
 from dealer_server.store.webhooks import endpoints
 from dealer_server.store.webhooks import recent as recent_deliveries
 from dealer_server.store.webhooks.answers import Answered
@@ -173,12 +171,12 @@ def terms_of(form: Mapping[str, str]) -> Terms:
 async def show_dealer(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         dealer = await _load(connection, context)
-        tenant_id, latest = dealer.tenant_id, Window(LATEST_ENTRIES, 0, None)
+        tenant_id = dealer.tenant_id
         endpoint_now = await endpoints.find(connection, tenant_id)
         prices = await console_dealers.prices(connection, tenant_id, PRICES)
         low_limits = await _low_limits(connection, dealer)
         answered = (await figures.endpoint_answers(connection, [tenant_id], context.now)).get(tenant_id, Answered())
-        entries = await ledger.page(connection, tenant_id, Filter(None, None, None), latest)
+        entries = await ledger.without_orders(connection, tenant_id, LATEST_ENTRIES)
         own, terms = {one.package_code: one.price for one in prices}, await describe(connection, tenant_id)
         return Html(
             dealer=dealer,

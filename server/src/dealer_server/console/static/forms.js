@@ -61,8 +61,19 @@
   nameFiles();
   // The buttons of a long form that is changed stay in sight.
   document.addEventListener("input", (event) => event.target.closest("form:has(> .form-end)")?.classList.add("changed"));
-  // A price that is typed in its row and not saved yet.
-  document.addEventListener("input", (event) => event.target.closest(".price-edit > input")?.classList.toggle("changed", event.target.value !== event.target.defaultValue));
+  // Prices that are typed in their rows and not saved yet are marked, and the button that saves them counts them.
+  const countPrices = (form) => {
+    const typed = [...all(".price-edit > .form-control", form)], button = form.querySelector(".price-foot > button");
+    for (const input of typed) input.classList.toggle("changed", input.value !== input.defaultValue);
+    const changed = all(".price-edit > .changed", form).length;
+    button.disabled = !changed;
+    button.textContent = changed ? `Save ${changed} ${changed === 1 ? "price" : "prices"}` : "Save prices";
+  };
+  for (const form of all("form:has(> .price-foot)")) {
+    form.addEventListener("input", () => countPrices(form));
+    addEventListener("pageshow", () => countPrices(form));
+    countPrices(form);
+  }
 
   // A package is bought beside the catalogue: the card of its page that buys, in a dialog at the side.
   const NAMED = ["id", "for", "aria-describedby", "aria-controls"];

@@ -37,12 +37,18 @@ class Line(NamedTuple):
 
     @property
     def since(self) -> datetime | None:
-        """What its text ends with: since when it has been so."""
+        """Since when it has been so."""
         return self.incident.incident.since if self.incident else None
 
     @property
+    def arose_at(self) -> datetime | None:
+        """When it began, or when it was told of first."""
+        return self.since or (min(one.created_at for one in self.told) if self.told else None)
+
+    @property
     def text(self) -> str:
-        return self.incident.incident.text if self.incident else self.newest.subject
+        """Without since when, which stands beside it."""
+        return self.incident.incident.text.removesuffix(", the oldest") if self.incident else self.newest.subject
 
     @property
     def detail(self) -> str:
