@@ -123,6 +123,7 @@ async def test_usage_and_times_are_shown_of_an_esim_in_use(dealer: ApiClient):
     text = html.unescape(page)
     assert "of 1\N{NO-BREAK SPACE}GB" in text and "640\N{NO-BREAK SPACE}MB left" in text
     assert 'max="100" value="63"' in page, "of what is left"
+    assert '="mailto:' not in page and "used up, the shop where you bought this eSIM can sell you more." in text
     assert "No internet?" in text and "Countries and networks" in text
     end = datetime.fromisoformat(used["planUseEndTime"])
     assert texts("en").days_left((end - datetime.now(UTC)).days) in text and "Data per day" not in text, "of one day"

@@ -403,7 +403,7 @@ async def test_the_wallet_says_what_waits_what_was_bought_and_when_a_low_balance
 ):
     order, finance = await bought(dealer, quantity=2), people["finance"]
     text = await finance.get("/console/wallet")
-    assert re.search(rf"TEST-OK 1 GB 7 days</span>\s*× 2[\s\S]{{0,600}}{order['orderNo']}</span>", text)
+    assert re.search(rf"TEST-OK 1 GB 7 days</span>\s*<span[^>]+>× 2[\s\S]{{0,600}}{order['orderNo']}</span>", text)
     await until(finance, "/console/wallet", " out</span>")
     assert " out</span>" not in await finance.get("/console/wallet?type=REFUND"), "of one type nothing is added up"
     assert "Waiting" not in text and "25 % and 10 %" in text and ">Balance</div>" not in text
@@ -421,6 +421,8 @@ async def test_a_topup_that_waits_is_withdrawn_and_who_did_is_written_down(
     path = f"/console/wallet/topups/{topup_no}/cancel"
     assert path in await people["finance"].get("/console/wallet")
     assert path not in await people["developer"].get("/console/wallet")
+    home = await people["finance"].get("/console")
+    assert 'aria-label="For your information"' in home and "waits for review" in home and 'id="attention"' not in home
     await people["developer"].post(path, status=403)
     for _ in range(2):
         assert f"{topup_no} is cancelled" in await people["finance"].post(path)

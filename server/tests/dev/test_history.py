@@ -158,6 +158,9 @@ async def test_dev_begins_with_it_and_goes_on_from_there(folder: Path):
             assert len(attempts) > 10 and set(attempts) == {200}
             [(minutes,)] = await _fetch(said.env["DATABASE_URL"], "SELECT count(*) FROM api_minute WHERE process = 0")
             assert minutes > 20  # those of the last two days are kept
+            moved = "wallet w JOIN ledger_entry e USING (tenant_id, version) WHERE e.created_at <> w.updated_at"
+            others = f"SELECT count(*) FROM {moved} AND tenant_id <> {said.tenant_id}"
+            assert await _fetch(said.env["DATABASE_URL"], others) == [(0,)], "the last movement is the newest entry"
             acts = "SELECT count(*) FROM audit_log WHERE action = 'supplier.set'"
             assert await _fetch(said.env["DATABASE_URL"], acts) == [(2,)], "the second start changes no supplier"
     assert counted[1] == counted[0] + 2 > 20

@@ -92,7 +92,9 @@ async def test_the_template_has_lines_that_can_be_bought(clerk: Browser):
     template = (await clerk.get("/console/bulk/template.csv")).text
     assert template.startswith(HEADER) and template.count("\r\n") >= 2
     answer = await clerk.post("/console/bulk", files={"file": template.encode()})
-    assert "1 Step 1 of 3: Choose a file 2 Check prices and buy 3 Take the results" in await see(clerk, "/console/bulk")
+    assert "Step 1 of 3: Choose a file 1 Choose a file 2 Check prices and buy 3 Download results" in await see(
+        clerk, "/console/bulk"
+    )
     assert "Buy " in await see(clerk, answer.headers["location"])
 
 

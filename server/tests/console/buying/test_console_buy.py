@@ -79,6 +79,9 @@ async def test_the_row_of_a_place_shows_what_usual_sizes_cost_and_for_how_many_d
     page = await see(clerk, "/console/catalogue?q=France")
     assert "Place 1 GB 7 days 3 GB 30 days 5 GB 30 days 10 GB 30 days Packages" in page
     assert re.search(r"France 1 GB [\d.]+ 3 GB 2\.55 5 GB", page), page
+    assert re.search(r"10 GB [\d.]+ 20 ", page), "that of 30 days, though France has one of 60 days"
+    longer = await see(clerk, "/console/catalogue?q=France&days=60")
+    assert "10 GB 60 days" in longer, "what all last stands in the head"
     daily = await see(clerk, "/console/catalogue?q=France&kind=DAILY")
     assert "Lowest price" in daily and re.search(r"from [\d.]+ USD for \d+ [MG]B a day", daily), daily
     france = (await clerk.get("/console/catalogue?q=france")).text.partition('<details class="place-name" open>')[2]

@@ -225,7 +225,7 @@ async def test_a_statement_is_a_page_and_a_file_on_both_sides(admin: Browser, cl
     month, theirs = f"{clock.now():%Y-%m}", f"/console/dealers/{dealer.tenant_id}/statements"
     for one, path in ((clerk, "/console/wallet/statements"), (admin, theirs)):
         assert (
-            f"{clock.now():%B %Y} so far 0.00 USD 0.00 USD + 1.80 USD + 1,000.00 USD −5.40 USD 996.40 USD"
+            f"{clock.now():%B %Y} 0.00 USD 0.00 USD + 1.80 USD + 1,000.00 USD −5.40 USD so far 996.40 USD"
             in await see(one, path)
         )
         page = await see(one, f"{path}/{month}")

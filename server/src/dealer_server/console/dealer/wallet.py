@@ -32,7 +32,7 @@ from esim_dealer.wire.vocabulary import PayMethod
 WALLET, TOPUPS = "/console/wallet", "/console/wallet/topups"
 PAY_METHODS = (("BANK_TRANSFER", "Bank transfer"), ("CARD", "Card"), ("USDT", "USDT"), ("OTHER", "Other"))
 assert tuple(method for method, _ in PAY_METHODS) == get_args(PayMethod), "every way to pay has a name"
-LATEST_TOPUPS = 4
+LATEST_TOPUPS = 5
 
 
 @page(WALLET, DEALERS, "dealer/wallet.html", MenuEntry("Wallet", "wallet", 60))

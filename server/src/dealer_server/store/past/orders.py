@@ -89,7 +89,8 @@ _SINCE = (
     "UPDATE ledger_entry SET created_at = $2 WHERE tenant_id = $1",
 )
 _WALLET = """
-UPDATE wallet SET balance = $2, version = $3, order_count = order_count + $4, profile_count = profile_count + $5
+UPDATE wallet SET balance = $2, version = $3, updated_at = $4, order_count = order_count + $5,
+ profile_count = profile_count + $6
 WHERE tenant_id = $1
 """
 _IDS = "UPDATE id_block SET next = greatest(next, $2) WHERE kind = $1"
@@ -125,7 +126,9 @@ async def write(
         records = [(tenant_id, *row) for row in rows[table]]
         await connection.copy_records_to_table(table, records=records, columns=columns.split())
     profiles = len(rows["profile"])
-    await connection.execute(_WALLET, tenant_id, entries[-1].balance_after, entries[-1].version, len(orders), profiles)
+    last = entries[-1]
+    moved = last.balance_after, last.version, last.created_at
+    await connection.execute(_WALLET, tenant_id, *moved, len(orders), profiles)
     await _keep_ids(connection, orders, topups)
     return entries
 

@@ -3,6 +3,7 @@
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from dealer_server.console.find.tabs import Tab
@@ -52,7 +53,7 @@ class PackageView(NamedTuple):
 
 class PlaceView(NamedTuple):
     """A country or region with what is on sale for it. `least`: what costs least, a day of what is sold by the day.
-    `sizes`: a fixed package of each of USUAL_SIZES, None where there is none."""
+    `sizes`: a fixed package of each of USUAL_SIZES, of the usual days where there is one; None where there is none."""
 
     packages: list[PackageView]
     least: PackageView
@@ -85,11 +86,12 @@ async def catalogue(context: RequestContext) -> Html:
     first = params.number(query, "before") or 0
     following = first + PAGE_SIZE if first + PAGE_SIZE < len(listed) else None
     shown = len(listed[first : first + PAGE_SIZE])
-    views = [_place(of_place) for of_place in places[first : first + PAGE_SIZE]] if order.key == "name" else []
+    paged = places[first : first + PAGE_SIZE] if order.key == "name" else []
+    usual = _usual_days(paged)
     return Html(
         packages=[view(one) for one in found[first : first + PAGE_SIZE]] if order.key == "price" else [],
-        places=views,
-        sizes=_usual_days(views),
+        places=[_place(of_place, usual) for of_place in paged],
+        sizes=list(usual.items()) if any(usual.values()) else [],
         package_count=len(found),
         place_count=len(places),
         often=[view(one) for one in often[:OFTEN]],
@@ -147,21 +149,26 @@ def _by_place(found: Iterable[OnSale], asked: str, parts: Sequence[str]) -> list
     return [*([first] if first else []), *(of_place for _, of_place in firsts)]
 
 
-def _place(of_place: Sequence[OnSale]) -> PlaceView:
-    return PlaceView([view(one) for one in of_place], view(min(of_place, key=lambda one: one.price)), _sizes(of_place))
+def _place(of_place: Sequence[OnSale], usual: Mapping[int, str]) -> PlaceView:
+    views = [view(one) for one in of_place]
+    least = view(min(of_place, key=lambda one: one.price))
+    return PlaceView(views, least, [_of_size(views, size, days) for size, days in usual.items()])
 
 
-def _sizes(of_place: Iterable[OnSale]) -> list[PackageView | None]:
-    """Of several packages of a size, the longest."""
-    fixed = {one.package.data_bytes: one for one in of_place if one.kind == "FIXED" and one.package.data_bytes}
-    return [view(fixed[size * GB]) if size * GB in fixed else None for size in USUAL_SIZES]
+def _of_size(views: Iterable[PackageView], size: int, days: str) -> PackageView | None:
+    """Of several packages of so many gigabytes that of the usual days, else the longest."""
+    fitting = [one for one in views if one.kind == "FIXED" and one.package.data_bytes == size * GB]
+    return next((one for one in fitting if one.days == days), fitting[-1] if fitting else None)
 
 
-def _usual_days(places: Sequence[PlaceView]) -> list[tuple[int, str]]:
-    """Each of USUAL_SIZES and how long most packages of it last; empty where no place has any of them."""
-    columns = zip(USUAL_SIZES, zip(*(place.sizes for place in places), strict=True), strict=False)
-    days = [(size, Counter(one.days for one in column if one).most_common(1)) for size, column in columns]
-    return [(size, usual[0][0] if usual else "") for size, usual in days] if any(usual for _, usual in days) else []
+def _usual_days(places: Iterable[Iterable[OnSale]]) -> Mapping[int, str]:
+    """Each of USUAL_SIZES and how long most packages of it last; "" where no place has any of it."""
+    days = {size: Counter[str]() for size in USUAL_SIZES}
+    for one in chain.from_iterable(places):
+        size, rest = divmod(one.package.data_bytes or 0, GB)
+        if one.kind == "FIXED" and size in days and not rest:
+            days[size][_days(one.package)] += 1
+    return {size: counted.most_common(1)[0][0] if counted else "" for size, counted in days.items()}
 
 
 def _part(query: Mapping[str, str]) -> str | None:

@@ -106,7 +106,7 @@ def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], lines: 
     """`lines`: those that these calls stand in."""
     total = calls[0].total if calls else None
     found = params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
-    return found._replace(text=f"{many(lines, 'line')}: {found.text}") if lines < len(calls) else found
+    return found._replace(text=f"{found.text}, repeats joined") if lines < len(calls) else found
 
 
 def _runs(calls: Iterable[tuple[CallRow, T]], *, apart: bool) -> list[tuple[CallRow, T, int]]:
