@@ -38,10 +38,12 @@ def begin_by(profile: Profile, order_id: int, package: Package | None) -> dateti
 
 
 def days_left(profile: Profile, now: datetime) -> int | None:
-    """Whole days until the plan in use ends; None where none is in use, or its end is not known."""
+    """Days until the plan in use ends, the one that has begun too, as the console counts them; 0: less than a day.
+    None where none is in use, or its end is not known."""
     if stage(profile) != "ACTIVE" or profile.plan_use_end_at is None:
         return None
-    return max((profile.plan_use_end_at - now).days, 0)
+    left = profile.plan_use_end_at - now
+    return 0 if left < timedelta(days=1) else -(-left // timedelta(days=1))
 
 
 def is_downloaded(profile: Profile) -> bool:
