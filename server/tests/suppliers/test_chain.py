@@ -149,17 +149,32 @@ async def test_use_at_a_is_seen_at_b(two: Two):
     assert await two.audits() == []
 
 
-async def test_an_esim_that_is_in_use_before_b_has_its_codes_is_so_at_b_soon(two: Two):
-    placed = await two.client.order("TEST-DELAY")
+async def delivered_at_a_alone(two: Two) -> tuple[str, dict[str, Any]]:
+    """The orderNo at B, and the order at A, of which B does not know yet that it is delivered: B asks no more. Where B
+    was faster, another one is placed."""
+    known = set[str]()
     async with asyncio.timeout(PATIENCE):
-        while not (orders := (await two.at_a.post("/esim/order/list")).data["orders"]):
-            await asyncio.sleep(0.02)
-    await set_supplier_status(two.b.database, "chain:a", "PAUSED", "test")
-    bought = await two.at_a.delivered(orders[0]["orderNo"])
+        while True:
+            placed = await two.client.order("TEST-DELAY")
+            while not (
+                new := {one["orderNo"] for one in (await two.at_a.post("/esim/order/list")).data["orders"]} - known
+            ):
+                await asyncio.sleep(0.02)
+            known |= new
+            await set_supplier_status(two.b.database, "chain:a", "PAUSED", "test")
+            bought = await two.at_a.delivered(new.pop())
+            at_b = (await two.client.post("/esim/query", {"orderNo": placed.data["orderNo"]})).data
+            if at_b["deliveryStatus"] != "DELIVERED":
+                return placed.data["orderNo"], bought
+            await set_supplier_status(two.b.database, "chain:a", "ACTIVE", "test")
+
+
+async def test_an_esim_that_is_in_use_before_b_has_its_codes_is_so_at_b_soon(two: Two):
+    order_no, bought = await delivered_at_a_alone(two)
     used = {"profileId": int(only(bought)["profileId"]), "step": "USE", "dataUsageBytes": 2**29}
     assert (await two.at_a.post("/test/profile/advance", used)).code == "000000"
     await set_supplier_status(two.b.database, "chain:a", "ACTIVE", "test")
-    seen = only(await two.until(placed.data["orderNo"], lambda order: only(order).get("dataUsageBytes") == 2**29))
+    seen = only(await two.until(order_no, lambda order: only(order).get("dataUsageBytes") == 2**29))
     assert (seen["lifecycleStatus"], seen["planUseStatus"], seen["activated"]) == ("ACTIVATED", "STARTED", True)
     assert await two.audits() == []
 
