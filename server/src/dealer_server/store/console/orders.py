@@ -106,8 +106,8 @@ async def count_orders(connection: Connection, filters: OrderFilter, most: int) 
 
 _STATE = """CASE WHEN order_status = 'REFUNDING' AND EXISTS (
     SELECT FROM refund r JOIN refund_line l USING (tenant_id, refund_id)
-    WHERE r.tenant_id = o.tenant_id AND r.order_id = o.order_id AND l.way = 'REVIEW' AND l.status = 'PENDING')
-    THEN 'REVIEW' ELSE order_status END"""
+    WHERE r.tenant_id = o.tenant_id AND r.order_id = o.order_id AND l.way = 'REVIEW' AND l.status = 'PENDING'
+    OFFSET 0) THEN 'REVIEW' ELSE order_status END"""
 # A condition of its own, so that the items are joined and not looked up one by one.
 _OF_PACKAGE = """AND order_id IN (SELECT order_id FROM order_item i WHERE i.tenant_id = t.tenant_id
                 AND i.order_id >= $2 AND i.order_id < $3 AND i.package_code = $6)"""

@@ -172,7 +172,7 @@ _SPAN = "profile_id >= $2 AND profile_id < $3"
 _COLUMNS = """tenant_id, profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, plan_use_end_at,
     smdp_status, failed, refunded, held, suspended, cancelled, data_total_bytes, data_usage_bytes,
     held AND EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = p.tenant_id AND l.profile_id = p.profile_id
-        AND l.way = 'REVIEW' AND l.status = 'PENDING') AS in_review"""
+        AND l.way = 'REVIEW' AND l.status = 'PENDING' OFFSET 0) AS in_review"""
 _OF_EACH = f"""
     SELECT p.*, t.name FROM tenant t CROSS JOIN LATERAL (
         SELECT * FROM (
