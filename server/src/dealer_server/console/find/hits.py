@@ -13,8 +13,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.catalogue import choosing
 from dealer_server.rules.catalogue.choosing import Choice
 from dealer_server.rules.orders import identity
-from dealer_server.rules.reports import recent
-from dealer_server.rules.reports.period import day_of
+from dealer_server.rules.reports.period import Period, day_of, month_of
 from dealer_server.rules.search import query
 from dealer_server.rules.search.query import Query
 from dealer_server.store.console import dealers, packages, queues
@@ -303,8 +302,9 @@ async def _dealers(connection: Connection, asked: Query) -> Part:
 
 
 async def _best_sellers(connection: Connection, context: RequestContext) -> list[str]:
-    """What was bought most in the last 30 days, by the dealer or by all."""
-    wanted = Filter(recent.shown(day_of(context.now)), context.user.tenant_id)
+    """What was bought most in this month and the one before, by the dealer or by all: the sums of months are few."""
+    month = month_of(day_of(context.now))
+    wanted = Filter(Period(month.before.period.first, month.period.last), context.user.tenant_id)
     rows = await report.grouped(connection, wanted, ["package"], ALL)
     return [row.keys["package"] for row in rows if row.sums.sold]
 
