@@ -23,7 +23,7 @@ def told(incident: Incident | None) -> str:
     """The sentence, as a page writes it."""
     if incident is None:
         return ""
-    since = f" since {incident.since:%H:%M}" if incident.since else ""
+    since = f"{', the oldest' * incident.several} since {incident.since:%H:%M}" if incident.since else ""
     return f"{incident.text}{since}{': ' if incident.detail else ''}{incident.detail}"
 
 

@@ -48,9 +48,9 @@ IDLE = 0.1
 
 
 class Incident(NamedTuple):
-    """One sentence: `text`, `since` when or `at` what time, and `detail`. `next_at`: when it is tried again by itself.
-    `subject`: the supplier's code, the dealer's tenantId, the package or the orderNo, "" for none. `harm`: in
-    order-minutes."""
+    """One sentence: `text`, `since` when or `at` what time, and `detail`. `several`: the oldest of them since then.
+    `next_at`: when it is tried again by itself. `subject`: the supplier's code, the dealer's tenantId, the package or
+    the orderNo, "" for none. `harm`: in order-minutes."""
 
     kind: Kind
     subject: str
@@ -61,6 +61,7 @@ class Incident(NamedTuple):
     harm: float = 0.0
     at: datetime | None = None
     next_at: datetime | None = None
+    several: bool = False
 
 
 def by_harm(incidents: Iterable[Incident]) -> list[Incident]:

@@ -96,18 +96,18 @@ def _more_receivers(count: int) -> Incident | None:
 _TEXTS: Mapping[Queue, tuple[str, str]] = {
     "UNCONFIRMED": (
         "purchase at {subject}{worth} has been unconfirmed",
-        "purchases at {subject}{worth} are unconfirmed, the oldest",
+        "purchases at {subject}{worth} are unconfirmed",
     ),
     "FAILED": (
         "failed order{worth} has waited for a refund",
-        "failed orders{worth} wait for a refund, the oldest",
+        "failed orders{worth} wait for a refund",
     ),
-    "REFUNDS": ("refund{worth} has waited for a decision", "refunds{worth} wait for a decision, the oldest"),
+    "REFUNDS": ("refund{worth} has waited for a decision", "refunds{worth} wait for a decision"),
     "VOIDS": (
         "refund{worth} has waited for its supplier to cancel the eSIM",
-        "refunds{worth} wait for suppliers to cancel the eSIMs, the oldest",
+        "refunds{worth} wait for suppliers to cancel the eSIMs",
     ),
-    "TOPUPS": ("top-up{worth} has waited for approval", "top-ups{worth} wait for approval, the oldest"),
+    "TOPUPS": ("top-up{worth} has waited for approval", "top-ups{worth} wait for approval"),
 }
 _AT_ONCE: tuple[Kind, ...] = ("UNCONFIRMED", "FAILED")
 _DECIDED: tuple[Kind, ...] = ("REFUNDS", "TOPUPS")
@@ -125,7 +125,15 @@ def _queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
     words, worth = one if queued.total == 1 else several, f", {amounts}," if amounts else ""
     text = f"{queued.total:,}{more} {words.format(subject=queued.subject, worth=worth)}"
     hurt = harm(kind, queued.total, queued.oldest_at, now)
-    return Incident(kind, queued.subject, "fault" if late else "waiting", text, queued.oldest_at, "", hurt)
+    return Incident(
+        kind,
+        queued.subject,
+        "fault" if late else "waiting",
+        text,
+        queued.oldest_at,
+        harm=hurt,
+        several=queued.total > 1,
+    )
 
 
 def _balance(of: Balance) -> Incident:

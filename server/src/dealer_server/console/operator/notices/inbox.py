@@ -48,7 +48,7 @@ class Line(NamedTuple):
     @property
     def text(self) -> str:
         """Without since when, which stands beside it."""
-        return self.incident.incident.text.removesuffix(", the oldest") if self.incident else self.newest.subject
+        return self.incident.incident.text if self.incident else self.newest.subject
 
     @property
     def detail(self) -> str:
