@@ -1,10 +1,12 @@
 """Over which hours are figures, with which hours are they compared, and how are they grouped for a chart?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeVar
 
 Range = Literal["24h", "today", "7d", "30d", "custom"]
+RECENT: Mapping[Range, str] = {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}
+"""Those that end now, and what they are called."""
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 MOST_DAYS = 92
 T = TypeVar("T")

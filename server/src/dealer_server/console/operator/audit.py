@@ -42,7 +42,7 @@ COLUMNS: Mapping[str, Callable[[Act], str]] = {
 }
 WITHOUT_SIGN_INS, CHANGES, ALL = "Without sign-ins", "changes", "all"
 """The tab that is shown until something is asked for; what asks for it, and for all."""
-_code = re.compile(r"[A-Z]?\d{15,}|ak_\w+").fullmatch
+_CODE = re.compile(r"[A-Z]?\d{15,}|ak_\w+")
 _ARTICLE = re.compile(" an? ")
 _AMOUNTS = ("amount", "balance", "creditLimit", "lowBalanceThreshold")
 _LIST_FIELDS = ("name", "basis", "markup")
@@ -62,7 +62,7 @@ class Told(NamedTuple):
     @property
     def is_code(self) -> bool:
         """Whether it is a number or key of ours."""
-        return _code(self.text) is not None
+        return _CODE.fullmatch(self.text) is not None
 
 
 class Shown(NamedTuple):
@@ -203,7 +203,9 @@ def _details(act: Act) -> Sequence[Told]:
     changes = [(name, text(name, value), text(name, old.get(name))) for name, value in after.items()]
     if act.action == "supplier.route":
         changes = [(name, new or "none", was) for name, new, was in changes if new != was]
-    return facts + [Told(said(name), new, "", was, _is_silent(new, silent)) for name, new, was in changes]
+    return facts + [
+        Told(said(name), new, "", was, _is_silent(_text(name, after[name]), silent)) for name, new, was in changes
+    ]
 
 
 def _of_list(name: str) -> str:
@@ -228,7 +230,7 @@ def _route(hops: object, floor: object) -> dict[str, object]:
 
 def _is_silent(text: str, silent: Sequence[str | None] | None) -> bool:
     """`silent`: what says nothing of something new, such as its name, which stands beside it; None: it is not new."""
-    return silent is not None and (text in silent or not text.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ").strip("0.% "))
+    return silent is not None and (text in silent or not text.strip("0.% "))
 
 
 def _text(name: str, value: object) -> str:

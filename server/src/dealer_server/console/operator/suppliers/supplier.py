@@ -1,6 +1,6 @@
 """One supplier: how it is doing, what waits for it, its calls, and the packages that it makes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from statistics import median
@@ -26,7 +26,7 @@ from dealer_server.operations.suppliers.resolve import list_parked
 from dealer_server.rules import dates
 from dealer_server.rules.bars import Bar, bars
 from dealer_server.rules.money.money import fine_text
-from dealer_server.rules.period import DAY, Range, period, starts
+from dealer_server.rules.period import DAY, RECENT, Range, period, starts
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
@@ -40,7 +40,6 @@ TEMPLATE = "operator/suppliers/supplier.html"
 WAITING, RUNS = 25, 8
 ROUTED = 8
 """Of so many packages the page tells, unless it is asked for all."""
-RANGES: Mapping[Range, str] = {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 OUTAGE_DAYS, OUTAGES = 30, 50
 
 
@@ -83,7 +82,7 @@ async def check(context: RequestContext) -> Html:
 
 async def _supplier(context: RequestContext, health: Health | None = None) -> Html:
     code, parts, now = context.path["code"], context.parts, context.now
-    chosen: Range | None = params.one_of(context.query, "range", tuple(RANGES))
+    chosen: Range | None = params.one_of(context.query, "range", tuple(RECENT))
     of = period(chosen or "24h", None, None, now)
     async with parts.database.connection() as connection:
         row = next((row for row in await console_suppliers.list_suppliers(connection) if row.code == code), None)
@@ -118,7 +117,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         call_bars=call_bars,
         calls_cut=call_bars.total >= supplier_work.COUNTED_CALLS,
         chosen=of.name,
-        ranges=RANGES,
+        ranges=RECENT,
         down=[one for one in starts(of) if row.up is False and row.since and one + of.bucket > row.since],
         outages=outages,
         outage_days=OUTAGE_DAYS,

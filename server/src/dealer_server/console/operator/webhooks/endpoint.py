@@ -1,6 +1,5 @@
 """How does one dealer's endpoint answer, and what is sent there? With a test event."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from dealer_server.console.operator.incidents import findings
@@ -30,8 +29,6 @@ from dealer_server.webhooks.sample_event import TestResult
 ENDPOINT, TEMPLATE = f"{ENDPOINTS}/{{tenant_id}}", "operator/endpoint.html"
 PEOPLE = 20
 """Of so many users one is looked for who has an address."""
-RANGES: tuple[period.Range, ...] = ("24h", "7d", "30d")
-TITLES: Mapping[str, str] = {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 
 
 @page(ENDPOINT, OPERATORS, TEMPLATE, listing=True)
@@ -56,7 +53,7 @@ async def test(context: RequestContext) -> Html:
 async def _show(context: RequestContext, result: TestResult | None = None) -> Html:
     """`range`: which hours or days. `result`: what the endpoint answered to a test event."""
     tenant_id = params.path_number(context, "tenant_id")
-    length: period.Range | None = params.one_of(context.query, "range", RANGES)
+    length: period.Range | None = params.one_of(context.query, "range", tuple(period.RECENT))
     of, path = period.period(length or "24h", None, None, context.now), ENDPOINT.format(tenant_id=tenant_id)
     async with context.parts.database.connection() as connection:
         dealer = await console_dealers.dealer(connection, tenant_id)
@@ -83,7 +80,9 @@ async def _show(context: RequestContext, result: TestResult | None = None) -> Ht
             period=of,
             answer_text=answer_text,
             event_text=event_text,
-            ranges=[(TITLES[name], params.address(path, {"range": name}), of.name == name) for name in RANGES],
+            ranges=[
+                (title, params.address(path, {"range": name}), of.name == name) for name, title in period.RECENT.items()
+            ],
             history=history,
             path=path,
             **await _causes(connection, tenant_id, of),
