@@ -123,7 +123,7 @@ def test_every_code_of_the_routes_is_a_code_of_the_contract_and_has_an_example()
         ({"operation": replace(wire.HEALTH, answer=calls.Balance)}, "an example that does not fit"),
     ],
 )
-def test_a_route_without_words_or_example_is_named_at_start(changed: dict[str, Any], missing: str) -> None:
+def test_a_route_without_words_or_example_is_named(changed: dict[str, Any], missing: str) -> None:
     generator.require_complete(ROUTES)
     route = replace(ROUTES[0], **changed)
     with pytest.raises(generator.Incomplete, match=missing) as error:
@@ -131,7 +131,7 @@ def test_a_route_without_words_or_example_is_named_at_start(changed: dict[str, A
     assert route.path in str(error.value)
 
 
-def test_a_field_without_words_is_named_at_start() -> None:
+def test_a_field_without_words_is_named() -> None:
     class Colour(calls.Answer):
         favourite_colour: str | msgspec.UnsetType = msgspec.UNSET
 

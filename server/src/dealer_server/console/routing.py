@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from types import ModuleType
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ class MenuLine(NamedTuple):
     """Of the group that begins with it; "" within a group."""
 
 
+@cache
 def declared_pages() -> Sequence[Page]:
     """Every page that a module of PACKAGES declares. The most literal path stands first, so that
     no page is opened by way of a wider path. Raises ValueError as `check` does."""

@@ -82,7 +82,6 @@ async def web_apps(shared: SharedParts) -> AsyncIterator[WebApps]:
         parts = await _parts(stack, shared, call_log)
         console = await stack.enter_async_context(console_app(shared, parts)) if settings.console != "" else None
         served = routes.served(test_environment=settings.environment == "test")
-        generator.require_complete(served)
         unsigned = _pages(shared, served)
         pages = with_console(unsigned, console) if console and settings.console is None else unsigned
         authenticator = Authenticator(

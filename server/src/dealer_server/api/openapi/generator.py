@@ -35,10 +35,8 @@ class Incomplete(Exception):
 
 
 def require_complete(routes: Routes) -> None:
-    """Call it at start, so that a missing part is seen then and not in an answer of /openapi.json.
-
-    Raises Incomplete.
-    """
+    """Raises Incomplete. The tests and the making of the documentation call it; a server that starts need not, as its
+    routes are those of the release."""
     by_path = examples.load()
     routes = tuple(routes)
     for route in routes:

@@ -6,6 +6,7 @@ The whole catalogue is a few megabytes. operations/cache.py replaces it where it
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -34,6 +35,7 @@ PAGES_KEPT = 512
 PAGES_KEPT_BYTES = 64 * 1024 * 1024
 PRICED_CALLS_KEPT = 10_000
 PRICED_LINES_KEPT = 4  # of a longer call nothing is kept
+COVERAGES_KEPT = 1_024
 
 
 class CataloguePackage(NamedTuple):
@@ -254,9 +256,14 @@ class Catalogue:
 
 
 def _search_text(package: Package) -> str:
-    countries = " ".join(COUNTRIES[code].name for code in package.locations if code in COUNTRIES)
-    words = (package.package_code, package.package_name, package.slug, package.location_name, countries)
-    return " ".join(words).casefold()
+    words = (package.package_code, package.package_name, package.slug, package.location_name)
+    return f"{' '.join(words).casefold()} {_country_names(package.locations)}"
+
+
+@lru_cache(maxsize=COVERAGES_KEPT)
+def _country_names(locations: tuple[str, ...]) -> str:
+    """Casefolded. Hundreds of packages cover the same countries."""
+    return " ".join(COUNTRIES[code].name for code in locations if code in COUNTRIES).casefold()
 
 
 def _keep(kept: dict[object, V], key: object, value: V) -> None:

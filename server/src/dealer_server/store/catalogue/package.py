@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -9,7 +10,10 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
 from dealer_server.rules.catalogue.package import Package
 
+KEPT = 8_192  # packages: when one changes, the others of a catalogue as large as that are not decoded again
+
 _decode = msgspec.json.Decoder(Package).decode
+_decode_kept = lru_cache(maxsize=KEPT)(_decode)
 
 
 async def load(connection: Connection) -> tuple[int, list[tuple[Package, datetime]]]:
@@ -18,7 +22,7 @@ async def load(connection: Connection) -> tuple[int, list[tuple[Package, datetim
     rows = await connection.fetch(
         "SELECT document::text AS document, updated_at FROM package ORDER BY updated_at DESC, package_code"
     )
-    return version, [(_decode(row["document"]), row["updated_at"]) for row in rows]
+    return version, [(_decode_kept(row["document"]), row["updated_at"]) for row in rows]
 
 
 async def some(connection: Connection | Session, package_codes: Collection[str] | None) -> list[Package]:
