@@ -83,6 +83,9 @@ def test_a_bare_command_shows_its_help(run: Callable, arguments: list[str]):
         ),
         (["trigger", "refund-rejectd"], "Did you mean refund-rejected?"),
         (["orders", "--limit", "none"], "argument --limit: invalid"),
+        (["topup", "abc"], "'abc' is not an amount: digits, at most one point and four decimals, as in '1.80'"),
+        (["order", "TEST-OK", "--price", "1,80"], "argument --price: '1,80' is not an amount"),
+        (["call", "health", "[1]"], "the body of /health: Expected `object`, got `array`"),
         (["events", "resend"], "events resend takes IDs, or --order ORDER_NO and --failed"),
     ],
 )
@@ -90,7 +93,7 @@ def test_wrong_usage_is_one_line_that_says_what_was_meant(run: Callable, argumen
     status, out, err = run(*arguments)
     assert (status, out, len(err.splitlines())) == (2, "", 1) and said in err
     error = json.loads(run(*arguments, "--json")[2])["error"]
-    assert said in error["message"]
+    assert said in error["message"] and error["type"] == "WrongUsage"
 
 
 def test_errors_are_json_for_programs(service: Service, run: Callable):
@@ -100,6 +103,23 @@ def test_errors_are_json_for_programs(service: Service, run: Callable):
     assert (status, out, error["type"], error["code"], error["httpStatus"]) == (1, "", "NotFound", "310272", 404)
     assert error["data"] == {"orderNo": "D1"} and error["requestId"] and error["traceId"] == "trace-1"
     assert json.loads(run("--json", "health", environment={"NO": "settings"})[2])["error"]["type"] == "NotConfigured"
+
+
+def test_with_json_the_error_of_a_failed_delivery_has_the_order(service: Service, run: Callable):
+    service.answers("/esim/order", success(snapshot(deliveryStatus="PENDING", orderStatus="PAID")))
+    service.answers("/esim/query", success(snapshot(deliveryStatus="FAILED", orderStatus="REFUNDED")))
+    bought = ("order", "TEST-OK", "--price", "1.80", "--transaction-id", "T1", "--wait", "--json")
+    status, out, err = run(*bought)
+    noted, failed = map(json.loads, err.splitlines())
+    assert (status, out, noted) == (1, "", {"transactionId": "T1"})
+    error = failed["error"]
+    assert (error["type"], error["order"]["orderNo"]) == ("DeliveryFailed", snapshot()["orderNo"])
+    assert (error["order"]["deliveryStatus"], error["order"]["orderStatus"]) == ("FAILED", "REFUNDED")
+
+
+def test_call_takes_a_path_as_an_address_has_it(service: Service, run: Callable):
+    service.answers("/health", success({"status": "UP", "tenantId": "1", "clientName": "x"}))
+    assert run("call", "/open-api/v1/health")[0] == 0
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]):

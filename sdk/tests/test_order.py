@@ -1,10 +1,11 @@
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pytest
 
 from esim_dealer import Line
-from esim_dealer.order import money, place_order
+from esim_dealer.order import check_order, money, place_order
 from esim_dealer.wire.calls import Package
 
 from .conftest import package
@@ -49,6 +50,13 @@ def test_what_is_not_given_is_not_sent():
         "amount": "1.80",
         "items": [{"packageCode": "A", "quantity": 1, "price": "1.80"}],
     }
+
+
+@pytest.mark.parametrize("lines", [Line("A", 1, "1.80"), [msgspec.convert(package("P"), Package)], ["P"], None])
+def test_what_is_no_list_of_lines_is_refused_with_an_example(lines: Any):
+    for made in (lambda: place_order("T1", lines, None, None, None), lambda: check_order(lines, None, None, None)):
+        with pytest.raises(TypeError, match=r"such as \[Line.of\(package, 2\)\]"):
+            made()
 
 
 def test_a_line_of_a_package_takes_its_price():

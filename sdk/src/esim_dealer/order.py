@@ -1,7 +1,7 @@
 """What is bought, and what does it cost? Money is exact: text or Decimal, never a binary fraction."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -80,6 +80,7 @@ def place_order(
     transaction_id: str, lines: Sequence[Line], amount: Amount | None, currency: str | None, remark: str | None
 ) -> PlaceOrder:
     """The request of /esim/order; `amount` None is the sum of the lines."""
+    lines = _checked(lines)
     total = sum((line.amount for line in lines), Decimal(0)) if amount is None else money(amount)
     return PlaceOrder(
         transaction_id=transaction_id,
@@ -102,6 +103,7 @@ def check_order(
     lines: Sequence[Line], transaction_id: str | None, amount: Amount | None, currency: str | None
 ) -> CheckOrder:
     """The request of /esim/order/check. What is not given is left out, and the service fills it in."""
+    lines = _checked(lines)
     return CheckOrder(
         transaction_id=transaction_id,
         amount=UNSET if amount is None else on_the_wire(money(amount)),
@@ -116,6 +118,15 @@ def check_order(
         ),
         currency=currency,
     )
+
+
+def _checked(lines: object) -> tuple[Line, ...]:
+    """Raises TypeError for what is no list of lines, such as a single line, or packages."""
+    found = tuple(lines) if isinstance(lines, Iterable) else (None,)
+    checked = tuple(line for line in found if isinstance(line, Line))
+    if len(checked) < len(found):
+        raise TypeError("items is a list of Line, such as [Line.of(package, 2)]")
+    return checked
 
 
 def on_the_wire(value: Decimal) -> msgspec.Raw:

@@ -1036,6 +1036,20 @@ async def test_what_is_not_a_json_object_in_utf_8_is_refused(dealer: ApiClient, 
     assert (await dealer.post("/esim/order", body)).code == "000104"
 
 
+BROKEN = [
+    (b'{"keyword": "x",}', "trailing comma in object (byte 16)"),
+    (b"{'keyword': 1}", "object keys must be strings (byte 1)"),
+    (b'{"type": 7,}', "trailing comma in object (byte 11)"),  # after a parameter that is wrong
+    (b'{"ignored": "\xff"}', "no UTF-8 (byte 13)"),
+    (b'{"keyword": ', "it is cut short"),
+]
+
+
+@pytest.mark.parametrize(("body", "where"), BROKEN)
+async def test_the_refusal_of_what_is_not_json_says_where_it_breaks(dealer: ApiClient, body: bytes, where: str):
+    refused(await dealer.post("/package/list", body), "000104", where)
+
+
 IS_JSON = {
     "blanks around": b" \r\n\t{} \r\n\t",
     "unknown fields": b'{"ignored": {"deep": [1, 2.5e300, null, true, "x"]}}',
@@ -1080,7 +1094,11 @@ TYPES = [
     ("/esim/order/list", b'{"startTime": "yesterday"}', "000108", ["startTime", "2026-11-20T08:15:30Z"]),
     ("/esim/order/list", b'{"startTime": ""}', "000108", ["startTime", "2026-11-20T08:15:30Z"]),
     ("/esim/order/list", b'{"startTime": 1767225600}', "000108", ["startTime", "2026-11-20T08:15:30Z"]),
-    ("/esim/order/list", b'{"endTime": "2026-01-01T00:00:00"}', "000108", ["endTime", "timezone"]),
+    ("/esim/order/list", b'{"endTime": "2026-01-01T00:00:00"}', "000108", ["endTime has no offset from UTC"]),
+    ("/esim/order/list", b'{"orderStatus": ""}', "000106", ["orderStatus is empty", "PAID, FULFILLING, COMPLETED"]),
+    ("/region/list", b'{"type": "a\'b"}', "000108", ["type is 'a'b'; accepted: COUNTRY, REGION, GLOBAL"]),
+    ("/esim/order/list", b'{"pager": {"pageSize": 0}}', "000108", ["pager.pageSize", "an integer from 1 to 500"]),
+    ("/esim/order/list", b'{"pager": {"pageSize": 501}}', "000108", ["pager.pageSize", "an integer from 1 to 500"]),
     ("/esim/order/list", b'{"pager": {"pageNum": %s}}' % DIGITS, "000108", ["pager.pageNum"]),
     ("/esim/order/list", b'{"pager": {"pageSize": 1.5}}', "000108", ["pager.pageSize", "an integer"]),
     ("/esim/order/list", b'{"pager": {"pageSize": 1e400}}', "000108", ["pager.pageSize"]),
@@ -1100,6 +1118,11 @@ async def test_a_wrong_parameter_is_named_with_what_was_wrong_and_what_is_accept
     dealer: ApiClient, path: str, body: bytes, code: str, words: list[str]
 ):
     refused(await dealer.post(path, body), code, *words)
+
+
+async def test_a_long_word_is_cut_in_the_refusal(dealer: ApiClient):
+    message = (await dealer.post("/region/list", {"type": "x" * 100_000})).message
+    assert message == f"type is '{'x' * 40}…'; accepted: COUNTRY, REGION, GLOBAL"
 
 
 FAR_TIMES = [

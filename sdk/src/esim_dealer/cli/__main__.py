@@ -4,7 +4,6 @@ The address and the credentials come from the environment or a login, never from
 can read.
 """
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,8 @@ from esim_dealer.cli.arguments import Commands
 from esim_dealer.cli.parsing import Parser, WrongUsage
 from esim_dealer.cli.session import Session
 from esim_dealer.client import APP_KEY, APP_SECRET, URL
-from esim_dealer.errors import DealerError
+from esim_dealer.errors import DealerError, DeliveryFailed, DeliveryTimedOut, OutcomeUnknown
+from esim_dealer.wire.envelope import encoder
 
 
 def main(
@@ -70,7 +70,8 @@ def _print_error(error: Exception, line: str, as_json: bool) -> None:
     if not as_json:
         print(line, file=sys.stderr)
         return
-    known: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    wrong_usage = isinstance(error, ValueError)
+    known: dict[str, Any] = {"type": "WrongUsage" if wrong_usage else type(error).__name__, "message": str(error)}
     if isinstance(error, DealerError):
         known |= {
             "message": error.message,
@@ -80,7 +81,12 @@ def _print_error(error: Exception, line: str, as_json: bool) -> None:
             "httpStatus": error.http_status,
             "data": error.data or None,
         }
-    print(json.dumps({"error": {name: value for name, value in known.items() if value is not None}}), file=sys.stderr)
+    if isinstance(error, DeliveryFailed | DeliveryTimedOut):
+        known["order"] = error.snapshot
+    if isinstance(error, OutcomeUnknown):
+        known["transactionId"] = error.transaction_id
+    told = {name: value for name, value in known.items() if value is not None}
+    print(encoder.encode({"error": told}).decode(), file=sys.stderr)
 
 
 def parser() -> Parser:

@@ -2,16 +2,14 @@
 
 import argparse
 import itertools
-import sys
 import uuid
 from decimal import Decimal
 from typing import get_args
 
 import msgspec
 
-from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size
+from esim_dealer.cli.arguments import Commands, add_limit, amount, filters, page_size
 from esim_dealer.cli.session import Session
-from esim_dealer.order import money
 from esim_dealer.wire.vocabulary import EntryType, PayMethod
 
 CANCEL = "cancel"  # in place of an amount
@@ -72,7 +70,7 @@ def topup(session: Session, options: argparse.Namespace) -> None:
     if options.amount is None or options.cancelled is not None:
         raise ValueError("topup takes an amount, --query TOPUP_NO, or cancel TOPUP_NO")
     transaction_id = options.transaction_id or f"cli-{uuid.uuid4()}"
-    print(f"requesting {options.amount}, --transaction-id {transaction_id}", file=sys.stderr)
+    session.note(f"requesting {options.amount}, --transaction-id {transaction_id}", transactionId=transaction_id)
     requested = session.dealer.topup(
         transaction_id,
         options.amount,
@@ -85,4 +83,4 @@ def topup(session: Session, options: argparse.Namespace) -> None:
 
 def amount_or_cancel(text: str) -> Decimal | str:
     """The first argument of `topup`."""
-    return text if text == CANCEL else money(text)
+    return text if text == CANCEL else amount(text)

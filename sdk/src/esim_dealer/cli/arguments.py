@@ -2,10 +2,12 @@
 
 import argparse
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from esim_dealer.cli.parsing import Parser
 from esim_dealer.cli.session import Session
+from esim_dealer.order import money
 
 LONGEST_PAGE = 500
 Run = Callable[[Session, argparse.Namespace], int | None]
@@ -45,6 +47,14 @@ def page_size(limit: int) -> int:
 def filters(**values: object) -> dict[str, Any]:
     """The filters that were given."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+def amount(text: str) -> Decimal:
+    """The type of an option. What it refuses is wrong usage, told with what is accepted."""
+    try:
+        return money(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def whole_number(lowest: int, highest: int | None = None) -> Callable[[str], int]:

@@ -8,7 +8,7 @@ import msgspec
 from esim_dealer.cli.arguments import Commands
 from esim_dealer.cli.output import print_json
 from esim_dealer.cli.session import Session
-from esim_dealer.wire.calls import Request
+from esim_dealer.wire.calls import PREFIX, Request
 from esim_dealer.wire.operations import OPERATIONS, Operation
 
 BY_PATH: dict[str, Operation[Any, Any]] = {operation.path.removeprefix("/"): operation for operation in OPERATIONS}
@@ -23,8 +23,8 @@ def add_commands(commands: Commands) -> None:
 
 
 def without_slash(path: str) -> str:
-    """A key of BY_PATH. The documentation names paths as a call has them: /esim/order."""
-    return path.removeprefix("/")
+    """A key of BY_PATH, of a path as the documentation or an address has it: /esim/order, /open-api/v1/esim/order."""
+    return path.removeprefix(PREFIX).removeprefix("/")
 
 
 def call(session: Session, options: argparse.Namespace) -> None:

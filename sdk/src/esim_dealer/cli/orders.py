@@ -2,12 +2,11 @@
 
 import argparse
 import itertools
-import sys
 import uuid
 from collections.abc import Callable
 from typing import get_args
 
-from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size
+from esim_dealer.cli.arguments import Commands, add_limit, amount, filters, page_size
 from esim_dealer.cli.output import print_json, print_table
 from esim_dealer.cli.session import Session
 from esim_dealer.operations import profile_name
@@ -25,7 +24,7 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--quantity", type=int, default=1, metavar="N")
     command.add_argument("--period", type=int, metavar="N", help="days of a DAILY_* package (default: its minimum)")
     command.add_argument("--transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)")
-    command.add_argument("--price", type=money, metavar="P", help="unit price (default: looked up)")
+    command.add_argument("--price", type=amount, metavar="P", help="unit price (default: looked up)")
     then = command.add_mutually_exclusive_group()
     then.add_argument("--check", action="store_true", help="buy nothing: show what would become of the order now")
     _add_wait(then.add_argument, "wait for delivery (default: 300 s)")
@@ -35,7 +34,7 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("package", metavar="PACKAGE", help="a TOPUP package that fits it")
     command.add_argument("--period", type=int, metavar="N", help="days, where the package is sold by the day")
     command.add_argument("--transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)")
-    command.add_argument("--price", type=money, metavar="P", help="unit price (default: looked up)")
+    command.add_argument("--price", type=amount, metavar="P", help="unit price (default: looked up)")
     _add_wait(command.add_argument, "wait until it is applied (default: 300 s)")
 
     command = commands.add("query", query, "show an order")
@@ -68,7 +67,7 @@ def order(session: Session, options: argparse.Namespace) -> int | None:
         _show_check(session, checked)
         return 1 if checked.would_refuse else 0
     transaction_id = options.transaction_id or f"cli-{uuid.uuid4()}"
-    print(f"ordering for {line.amount}, --transaction-id {transaction_id}", file=sys.stderr)
+    session.note(f"ordering for {line.amount}, --transaction-id {transaction_id}", transactionId=transaction_id)
     placed = dealer.order(transaction_id, [line])
     if options.wait is not None:
         placed = dealer.wait_for_delivery(placed.order_no, timeout=options.wait)
@@ -80,7 +79,8 @@ def recharge(session: Session, options: argparse.Namespace) -> None:
     dealer = session.dealer
     transaction_id = options.transaction_id or f"cli-{uuid.uuid4()}"
     price = options.price if options.price is not None else money(dealer.package(options.package).price)
-    print(f"recharging for {price * (options.period or 1)}, --transaction-id {transaction_id}", file=sys.stderr)
+    costs = price * (options.period or 1)
+    session.note(f"recharging for {costs}, --transaction-id {transaction_id}", transactionId=transaction_id)
     placed = dealer.recharge(
         transaction_id, options.package, price, **profile_name(options.profile), period_num=options.period
     )
@@ -118,7 +118,9 @@ def refund(session: Session, options: argparse.Namespace) -> None:
         raise ValueError("give ORDER_NO")
     refund_transaction_id = options.refund_transaction_id or f"cli-{uuid.uuid4()}"
     items = _refunded_items(options.item, options.profile or ())
-    print(f"refunding, --refund-transaction-id {refund_transaction_id}", file=sys.stderr)
+    session.note(
+        f"refunding, --refund-transaction-id {refund_transaction_id}", refundTransactionId=refund_transaction_id
+    )
 
     def request(remark: str | None = None) -> Refund:
         return session.dealer.refund(

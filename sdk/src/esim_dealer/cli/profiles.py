@@ -3,7 +3,6 @@ messages to them, and their life in the test environment."""
 
 import argparse
 import itertools
-import sys
 import uuid
 from typing import get_args
 
@@ -110,7 +109,7 @@ def unsuspend(session: Session, options: argparse.Namespace) -> None:
 
 def sms(session: Session, options: argparse.Namespace) -> None:
     transaction_id = options.transaction_id or f"cli-{uuid.uuid4()}"
-    print(f"sending, --transaction-id {transaction_id}", file=sys.stderr)
+    session.note(f"sending, --transaction-id {transaction_id}", transactionId=transaction_id)
     session.show(session.dealer.sms(transaction_id, options.message, **profile_name(options.profile)))
 
 

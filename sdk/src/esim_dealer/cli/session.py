@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from esim_dealer.cli.output import cell, print_json, print_table
 from esim_dealer.client import APP_KEY, APP_SECRET, URL, Dealer
 from esim_dealer.errors import NotConfigured
 from esim_dealer.exchange import Credentials
+from esim_dealer.wire.envelope import encoder
 
 
 class Session:
@@ -56,6 +58,12 @@ class Session:
         width = max(len(name) for name in fields)
         for name, value in fields.items():
             print(f"{name:<{width}}  {cell(value)}")
+
+    def note(self, text: str, **known: object) -> None:
+        """What is about to be asked for, with the id to repeat it with: on standard error, with --json as an object."""
+        if self.as_json:
+            text = encoder.encode(known).decode()
+        print(text, file=sys.stderr, flush=True)
 
     def table(
         self, heads: Sequence[str], structs: Iterable[msgspec.Struct], cells: Callable[[Any], Sequence[object]]

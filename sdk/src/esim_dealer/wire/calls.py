@@ -50,6 +50,7 @@ from esim_dealer.wire.vocabulary import (
 PREFIX = "/open-api/v1"
 MAX_BODY_BYTES = 262_144
 MAX_PROFILES_PER_ORDER = 500
+DEFAULT_PAGE_SIZE = 50
 
 Money = msgspec.Raw
 Time = Annotated[datetime, Meta(tz=True)]
@@ -87,8 +88,8 @@ class OneProfile(Request):
 class Pager(Request):
     """Which page is wanted: by number, or by the previous answer's `pager.next` in `after`."""
 
-    page_num: PageNumber = 1
-    page_size: PageSize = 50
+    page_num: PageNumber | None = 1
+    page_size: PageSize | None = DEFAULT_PAGE_SIZE
     after: Annotated[str, Meta(max_length=200)] | None = None
 
 
@@ -615,7 +616,7 @@ class AdvanceProfile(OneProfile, kw_only=True):
     """Exactly one of the first two. `dataUsageBytes` is for USE: the total used by then; without it, everything."""
 
     step: AdvanceStep
-    data_usage_bytes: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
+    data_usage_bytes: Annotated[int, Meta(ge=0, le=2**53 - 1)] | None = None
 
 
 # /account/statement

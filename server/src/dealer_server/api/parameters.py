@@ -6,10 +6,11 @@ what is accepted.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
+from msgspec import Meta
 
 from dealer_server.rules import refusal
 from esim_dealer.wire import calls
@@ -18,6 +19,9 @@ _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]+)`(?: - at
 _AT = re.compile(r"(?P<what>.*?) - at `(?P<path>[^`]+)`\Z", re.DOTALL)
 _EXPECTED = re.compile(r"Expected `(?P<type>[^`]+)`(?: (?P<bound>.+))?\Z")
 _GOT = re.compile(r"Expected `(?P<type>[^`]+)`, got `(?P<got>[^`]+)`\Z")
+_WORD = re.compile(r"Invalid enum value (?P<quote>['\"])(?P<word>.*)(?P=quote)\Z", re.DOTALL)
+_NO_OFFSET = "with a timezone component"
+_SHOWN = 40  # characters of a wrong word
 _PATTERNS = {
     "transactionId": "letters, digits and . _ : @ -, at most 64",
     "iccid": "18 to 20 digits",
@@ -32,14 +36,30 @@ def _words_of(hint: Any) -> tuple[str, ...]:
     return next(filter(None, map(_words_of, get_args(hint))), ())
 
 
-_WORDS = {
-    field.encode_name: words
+def _metas_of(hint: Any) -> Iterator[Meta]:
+    """The bounds that a type carries."""
+    for part in get_args(hint):
+        if isinstance(part, Meta):
+            yield part
+        else:
+            yield from _metas_of(part)
+
+
+_FIELDS = [
+    field
     for request in vars(calls).values()
     if isinstance(request, type) and issubclass(request, calls.Request)
     for field in msgspec.structs.fields(request)
-    if (words := _words_of(field.type))
-}
+]
+_WORDS = {field.encode_name: words for field in _FIELDS if (words := _words_of(field.type))}
 """The accepted words by parameter."""
+_RANGES = {
+    field.encode_name: f"from {meta.ge} to {meta.le}"
+    for field in _FIELDS
+    for meta in _metas_of(field.type)
+    if meta.ge is not None and meta.le is not None
+}
+"""The accepted numbers by parameter."""
 
 
 def decode(decoder: Callable[[bytes], Any], body: bytes) -> Any:
@@ -54,18 +74,30 @@ def decode(decoder: Callable[[bytes], Any], body: bytes) -> Any:
         return request
     except msgspec.ValidationError as error:
         why = explain(str(error))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise refusal.NotJson from None
-    raise why if _is_json(body) else refusal.NotJson
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _not_json(error) from None
+    raise _unless_json(body) or why
 
 
-def _is_json(body: bytes) -> bool:
-    """Whether it is JSON to its end: the decoder stops at the first parameter that is wrong."""
+def _unless_json(body: bytes) -> refusal.NotJson | None:
+    """The refusal of what is not JSON to its end: the decoder stops at the first parameter that is wrong."""
     try:
         msgspec.json.decode(body, type=msgspec.Raw)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _not_json(error)
+    return None
+
+
+def _not_json(error: Exception) -> refusal.NotJson:
+    """Says what is wrong with it, and where."""
+    match error:
+        case UnicodeDecodeError():
+            what = f"no UTF-8 (byte {error.start})"
+        case RecursionError():
+            what = "it is too deep"
+        case _:
+            what = str(error).removeprefix("JSON is malformed: ").replace("Input data was truncated", "it is cut short")
+    return refusal.NotJson(f"the body is not a JSON object in UTF-8: {what}")
 
 
 def explain(message: str) -> refusal.Refusal:
@@ -78,9 +110,10 @@ def explain(message: str) -> refusal.Refusal:
     if at is None:
         return refusal.NotJson("the body is not a JSON object")
     name, what = _name(at["path"]), at["what"]
-    words = _WORDS.get(name.rpartition(".")[2].partition("[")[0])
-    if words and what.startswith("Invalid enum value"):
-        return refusal.ParameterInvalid(f"{name}: {what}; accepted: {', '.join(words)}")
+    if (word := _WORD.match(what)) and (words := _WORDS.get(_field(name))):
+        return _unknown_word(name, word["word"], words)
+    if what == "Number out of range":
+        return refusal.ParameterInvalid(f"{name} is a number out of range")
     if what.startswith("Invalid RFC3339"):
         return refusal.ParameterInvalid(f"{name} is malformed; accepted: {_TIME}")
     got = _GOT.match(what)
@@ -95,6 +128,14 @@ def explain(message: str) -> refusal.Refusal:
     return _out_of_bounds(name, expected["type"], expected["bound"])
 
 
+def _unknown_word(name: str, word: str, words: tuple[str, ...]) -> refusal.Refusal:
+    accepted = ", ".join(words)
+    if not word:
+        return refusal.ParameterEmpty(f"{name} is empty; accepted: {accepted}")
+    shown = word if len(word) <= _SHOWN else f"{word[:_SHOWN]}…"
+    return refusal.ParameterInvalid(f"{name} is '{shown}'; accepted: {accepted}")
+
+
 def _out_of_bounds(name: str, kind: str, bound: str) -> refusal.Refusal:
     if bound == "of length >= 1":
         return refusal.ParameterEmpty(
@@ -102,19 +143,27 @@ def _out_of_bounds(name: str, kind: str, bound: str) -> refusal.Refusal:
         )
     if bound.startswith("of length"):
         unit = "items" if kind == "array" else "characters"
-        return refusal.ParameterLength(
-            f"{name} has the wrong length; accepted: {bound.removeprefix('of length ')} {unit}"
-        )
+        return refusal.ParameterLength(f"{name} is too long; accepted: at most {bound.rpartition(' ')[2]} {unit}")
+    if bound == _NO_OFFSET:
+        return refusal.ParameterInvalid(f"{name} has no offset from UTC; accepted: {_TIME}")
     if bound.startswith("matching regex"):
-        accepted = _PATTERNS.get(name.rpartition(".")[2], bound)
+        accepted = _PATTERNS.get(_field(name), bound)
         return refusal.ParameterInvalid(f"{name} is malformed; accepted: {accepted}")
-    return refusal.ParameterInvalid(f"{name} is out of range; accepted: {_type(kind)} {bound}")
+    return refusal.ParameterInvalid(
+        f"{name} is out of range; accepted: {_type(kind)} {_RANGES.get(_field(name), bound)}"
+    )
 
 
 def _name(path: str | None, field: str = "") -> str:
     """`$.items[0]` and `price` as `items[0].price`."""
-    parts = [part for part in ((path or "").removeprefix("$").removeprefix("."), field) if part]
+    path = (path or "").removeprefix("$").removeprefix(".").replace("[...]", "a value")
+    parts = [part for part in (path, field) if part]
     return ".".join(parts)
+
+
+def _field(name: str) -> str:
+    """`itemStatus` of `items[0].itemStatus[1]`."""
+    return name.rpartition(".")[2].partition("[")[0]
 
 
 _TYPES = {"str": "a string", "int": "an integer", "bool": "true or false", "array": "an array", "object": "an object",

@@ -1,5 +1,6 @@
 """Which rows does a page of a list hold? `pager` of a call becomes a window, and the rows' last id the next cursor."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from msgspec import UNSET
@@ -10,7 +11,22 @@ from dealer_server.store.orders.listing import Window
 from esim_dealer.wire import calls
 
 
-def window(pager: calls.Pager) -> Window:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The page that a call wants."""
+
+    page_num: int
+    page_size: int
+    after: str | None
+
+
+def wanted(pager: calls.Pager | None) -> Wanted:
+    """Null counts as left out (specification 4)."""
+    given = pager or calls.Pager()
+    return Wanted(given.page_num or 1, given.page_size or calls.DEFAULT_PAGE_SIZE, given.after)
+
+
+def window(pager: Wanted) -> Window:
     """The rows to read: one more than the page, to know whether another page follows. Raises 000108."""
     if pager.after:
         after = identity.profile_id(pager.after)
@@ -20,7 +36,7 @@ def window(pager: calls.Pager) -> Window:
     return Window(pager.page_size + 1, (pager.page_num - 1) * pager.page_size, None)
 
 
-def paged(pager: calls.Pager, total: int, after: int | None) -> calls.Page:
+def paged(pager: Wanted, total: int, after: int | None) -> calls.Page:
     """`pager` of the answer. `after`: the id of the page's last row where another page follows."""
     return calls.Page(
         page_num=pager.page_num,

@@ -57,12 +57,12 @@ RESULT_CODES: Mapping[ResultCode, Described] = {
     "000107": _described(
         400,
         "a parameter is too long",
-        refusal.ParameterLength("callbackUrl has the wrong length; accepted: <= 512 characters"),
+        refusal.ParameterLength("callbackUrl is too long; accepted: at most 512 characters"),
     ),
     "000108": _described(
         400,
         "a parameter has the wrong type, format, range or word; or a query string was sent",
-        refusal.ParameterInvalid("pager.pageSize is out of range; accepted: an integer <= 500"),
+        refusal.ParameterInvalid("pager.pageSize is out of range; accepted: an integer from 1 to 500"),
     ),
     "000109": _described(415, "Content-Type is not application/json", refusal.ContentTypeRefused()),
     "000110": _described(413, "the body is over 262144 bytes", refusal.BodyTooLarge()),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from dealer_server.operations.paging import wanted
 from dealer_server.rules import refusal
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.money import money
@@ -43,7 +44,7 @@ class PackageFilter(msgspec.Struct, frozen=True):
 
 def parse_filter(call: calls.PackageList, fits: str | None = None) -> PackageFilter:
     """Reads "" as absent. `fits`: only what recharges eSIMs of this package. Raises 000108."""
-    pager = call.pager or calls.Pager()
+    pager = wanted(call.pager)
     return PackageFilter(
         type=_one_of("type", call.type, ("BASE", "TOPUP")),
         location_code=call.location_code or None,

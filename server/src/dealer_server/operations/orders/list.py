@@ -3,7 +3,7 @@
 from dealer_server import store
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
-from dealer_server.operations.paging import paged, utc, window
+from dealer_server.operations.paging import paged, utc, wanted, window
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.orders.listing import OrderFilter
@@ -14,7 +14,7 @@ async def list_orders(
     database: Database, data_keys: DataKeys, links: Links, tenant_id: int, call: calls.OrderList
 ) -> calls.Orders:
     """Newest first; all filters must match. Raises 000108."""
-    pager = call.pager or calls.Pager()
+    pager = wanted(call.pager)
     filters = OrderFilter(
         start=utc("startTime", call.start_time),
         end=utc("endTime", call.end_time),

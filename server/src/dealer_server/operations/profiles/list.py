@@ -7,7 +7,7 @@ from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
-from dealer_server.operations.paging import paged, utc, window
+from dealer_server.operations.paging import paged, utc, wanted, window
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.snapshot import Links
@@ -29,7 +29,7 @@ async def list_profiles(
     database: Database, data_keys: DataKeys, links: Links, tenant_id: int, call: calls.ProfileList
 ) -> calls.Profiles:
     """As `find_profiles` finds them."""
-    pager = call.pager or calls.Pager()
+    pager = wanted(call.pager)
     found = await find_profiles(database, data_keys, tenant_id, call)
     records = tuple([_record(order, item, profile, links) for order, item, profile in found.profiles])
     return calls.Profiles(records=records, pager=paged(pager, found.total, found.after))
@@ -40,7 +40,7 @@ async def find_profiles(database: Database, data_keys: DataKeys, tenant_id: int,
 
     All filters must match; ids that name nothing of this dealer give an empty page. Raises 000108.
     """
-    pager = call.pager or calls.Pager()
+    pager = wanted(call.pager)
     rows = window(pager)
     async with database.connection() as connection:
         search = await _search(connection, tenant_id, call)

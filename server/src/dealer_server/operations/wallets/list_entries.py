@@ -4,7 +4,7 @@ from msgspec import UNSET
 
 from dealer_server import store
 from dealer_server.db.database import Database
-from dealer_server.operations.paging import paged, utc, window
+from dealer_server.operations.paging import paged, utc, wanted, window
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.store.wallets.ledger import Entry, Filter
@@ -13,7 +13,7 @@ from esim_dealer.wire import calls
 
 async def list_entries(database: Database, tenant_id: int, currency: str, call: calls.Statement) -> calls.Entries:
     """Newest first; all filters must match. Raises 000108."""
-    pager = call.pager or calls.Pager()
+    pager = wanted(call.pager)
     filters = Filter(call.entry_type, utc("startTime", call.start_time), utc("endTime", call.end_time))
     async with database.connection() as connection:
         entries = await store.ledger.page(connection, tenant_id, filters, window(pager))

@@ -8,7 +8,7 @@ from msgspec import UNSET
 from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
-from dealer_server.operations.paging import paged, utc, window
+from dealer_server.operations.paging import paged, utc, wanted, window
 from dealer_server.operations.webhooks.delivery_counts import DeliveryCounts
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.refusal import CallbackUrlRefused, OrderNotFound, StatusForbids
@@ -113,7 +113,7 @@ async def list_deliveries(
     database: Database, counts: DeliveryCounts, tenant_id: int, call: calls.DeliveryList
 ) -> calls.Deliveries:
     """/webhook/delivery/list: newest first, each with its attempts of the last 30 days. Raises 000108."""
-    pager = call.pager or calls.Pager()
+    pager = wanted(call.pager)
     order_id = None if call.order_no is None else identity.order_id(call.order_no)
     if call.order_no is not None and order_id is None:
         return calls.Deliveries(deliveries=(), pager=paged(pager, 0, None))
