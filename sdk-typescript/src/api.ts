@@ -672,9 +672,9 @@ export interface components {
          */
         Pager: {
             /** @description Counted from 1. */
-            pageNum?: number;
+            pageNum?: number | null;
             /** @description Rows a page. */
-            pageSize?: number;
+            pageSize?: number | null;
             /** @description `pager.next` of the previous answer; then pageNum is not looked at. */
             after?: string | null;
         };

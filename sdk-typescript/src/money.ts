@@ -26,9 +26,12 @@ export const Line = {
   },
 };
 
-/** The sum of price × quantity × periodNum. Throws InvalidValue for what is no amount. */
+/** The sum of price × quantity × periodNum. Throws InvalidValue for what is no amount, or no whole number. */
 export function total(lines: readonly Line[]): string {
-  const units = lines.map((line) => unitsOf(line.price) * BigInt(line.quantity) * BigInt(line.periodNum ?? 1));
+  const units = lines.map(
+    ({ price, quantity, periodNum }) =>
+      unitsOf(price) * wholeNumber("quantity", quantity) * wholeNumber("periodNum", periodNum ?? 1),
+  );
   return text(units.reduce((sum, each) => sum + each, 0n));
 }
 
@@ -44,6 +47,11 @@ export function money(value: string): string {
 function unitsOf(amount: string): bigint {
   const [, whole = "", decimals = ""] = AMOUNT.exec(money(amount)) ?? [];
   return BigInt(whole + decimals.padEnd(SCALE, "0"));
+}
+
+function wholeNumber(name: string, value: number): bigint {
+  if (!Number.isInteger(value)) throw new InvalidValue(`${name} is ${value}; accepted: a whole number`);
+  return BigInt(value);
 }
 
 function text(units: bigint): string {

@@ -29,6 +29,12 @@ for (const price of [1.8, "1,80", "-1", "1e3", "1.23456", " 1"]) {
   });
 }
 
+for (const parts of [{ quantity: 1.5 }, { quantity: "1" }, { periodNum: 2.5 }]) {
+  test(`${inspect(parts)} is no whole number`, async () => {
+    await assert.rejects(connect({}).dealer.order("T1", [{ ...LINE, ...parts }]), sdk.InvalidValue);
+  });
+}
+
 test("lines are made of packages and of checks", () => {
   const item = { packageCode: "A", price: "1", dataType: "TOTAL", minPeriodNum: 3 };
   assert.deepEqual(sdk.Line.of(item, 2), { packageCode: "A", quantity: 2, price: "1" });

@@ -949,12 +949,13 @@ async def test_a_qr_link_with_any_mistake_shows_nothing(bought: Bought, spoil: C
     profile = delivered_profile(bought)
     token = profile["qrCodeUrl"].rpartition("/")[2]
     tenant_id, profile_id, spoiled = spoil(bought.client.tenant_id, profile["profileId"], token)
-    refused(await bought.client.send(f"/qr/{tenant_id}/{profile_id}/{spoiled}", b"", {}, "GET"), 404, "000112", "path")
+    link = f"/qr/{tenant_id}/{profile_id}/{spoiled}"
+    refused(await bought.client.send(link, b"", {}, "GET"), 404, "000112", "")
 
 
 async def test_the_qr_code_of_a_cancelled_profile_is_not_shown(bought: Bought):
     link = delivered_profile(bought, cancelled=True)["qrCodeUrl"].removeprefix(bought.service.url)
-    refused(await bought.client.send(link, b"", {}, "GET"), 404, "000112", "path")
+    refused(await bought.client.send(link, b"", {}, "GET"), 404, "000112", "no QR code at this address")
 
 
 async def test_a_token_shows_no_other_profile_and_no_other_dealers_profile(bought: Bought):

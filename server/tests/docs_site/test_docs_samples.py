@@ -44,6 +44,7 @@ RUN_BY = {
     ("docs/guides/buy-by-csv.md", "csv"): HERE,
     ("docs/guides/receive-notices.md", "python"): HERE,
     ("docs/guides/after-the-sale.md", "python"): HERE,
+    ("docs/guides/testing.md", "python"): HERE,
     ("sdk/README.md", "python"): HERE,
     # Patterns for contributors: they use what the reader is about to write.
     ("docs/guides/add-a-console-page.md", "python"): HERE,
@@ -139,6 +140,11 @@ async def test_the_python_guide_buys_and_names_its_errors(dealer: ApiClient, tmp
     assert await ran(errors, dealer, tmp_path) == ""
     assert "310402" in await ran(errors.replace("my-order-2", "my-order-1"), dealer, tmp_path)  # used for two
     assert "9.99" not in await ran(errors.replace("my-order-2", "dear").replace("1.80", "9.99"), dealer, tmp_path)
+
+
+async def test_the_guide_to_testing_places_one_order(dealer: ApiClient, tmp_path: Path):
+    [program] = texts("docs/guides/testing.md", "python")
+    assert (await ran(program, dealer, tmp_path)).splitlines() == ["True True", "310402"]
 
 
 async def test_the_guide_after_the_sale_recharges_refunds_suspends_and_cancels(dealer: ApiClient, tmp_path: Path):

@@ -12,6 +12,7 @@ from dealer_server.rules.esim.qr import MAX_SIZE, MIN_SIZE
 CodeOf = Callable[[int, int, str], Awaitable[str | None]]
 Draw = Callable[[str, int | None], bytes]
 Refuse = Callable[[Request, refusal.Refusal], Response]
+_NOT_SHOWN = "There is no QR code at this address: it is wrong, or its eSIM is void."
 _HEADERS = {
     "Cache-Control": "private, no-store",
     "X-Content-Type-Options": "nosniff",
@@ -28,14 +29,14 @@ def qr_route(code_of: CodeOf, svg: Draw, png: Draw, refuse: Refuse) -> Route:
         tenant_id, profile_id = (_number(request.path_params[name]) for name in ("tenant_id", "profile_id"))
         token, _, kind = request.path_params["token"].partition(".")
         if tenant_id is None or profile_id is None or kind not in ("", "png", "svg"):
-            return refuse(request, refusal.PathUnknown())
+            return refuse(request, refusal.PathUnknown(_NOT_SHOWN))
         try:
             size = _size(request)
         except refusal.ParameterInvalid as why:
             return refuse(request, why)
         code = await code_of(tenant_id, profile_id, token)
         if code is None:
-            return refuse(request, refusal.PathUnknown())
+            return refuse(request, refusal.PathUnknown(_NOT_SHOWN))
         if kind == "svg":
             return Response(svg(code, size), media_type="image/svg+xml", headers=_HEADERS)
         return Response(png(code, size), media_type="image/png", headers=_HEADERS)

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shlex
+import sys
 from pathlib import Path
 
 import msgspec
@@ -69,8 +70,11 @@ async def run(
     stop = process.stop_on_signal()
     api = sockets.bind(HOST, port)
     folder = data or embedded.default_folder()
+    if on_cluster and data is None:
+        folder = folder.with_name(f"{folder.name}-cluster")
+    if fresh or not _key_file(folder).exists():
+        print("making a database with a demo dealer: up to a minute ...", file=sys.stderr, flush=True)
     if on_cluster:
-        folder = folder.with_name(f"{folder.name}-cluster") if data is None else folder
         database = await cluster.start(folder, fresh=fresh)
     else:
         if fresh:
@@ -110,9 +114,13 @@ def _settings(folder: Path, dsn: str, port: int, speed: float | None) -> Setting
     )
 
 
+def _key_file(folder: Path) -> Path:
+    return folder / "sealing.key"
+
+
 def _sealing_key(folder: Path) -> str:
     """The key in the data folder; created at the first start."""
-    file = folder / "sealing.key"
+    file = _key_file(folder)
     if not file.exists():
         text = f"dev:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
         fresh = file.with_suffix(".new")

@@ -52,6 +52,7 @@ SECTIONS = (
         "list-search",
         _page("guides/receive-webhooks", "Receive webhooks"),
         _page("guides/after-the-sale", "After the sale"),
+        _page("guides/testing", "Test your integration"),
         _page("guides/receive-notices", "Receive notices"),
         _page("guides/app-keys", "AppKeys and scopes"),
         _page("guides/install-page", "The install page"),

@@ -227,7 +227,7 @@ class ProfileNotInItem(Refusal):
 
 
 class ProfileNotFound(Refusal):
-    """No such profile."""
+    """No profile of yours has this profileId or iccid."""
 
     code = "310404"
 

@@ -1,6 +1,7 @@
 """Is a call well signed, in time, and from an allowed address? (specification 5)"""
 
 import ipaddress
+import math
 import re
 from collections.abc import Sequence
 
@@ -43,9 +44,10 @@ def refuse_timestamp(timestamp_ms: int, now_ms: int) -> refusal.Refusal | None:
     """101001 outside of +-300 s; its data has the server's time."""
     if abs(now_ms - timestamp_ms) <= SKEW_MS:
         return None
+    seconds = math.ceil(abs(now_ms - timestamp_ms) / 1000)
     return refusal.TimestampOutsideWindow(
-        f"RT-Timestamp is {abs(now_ms - timestamp_ms) // 1000} s {'behind' if timestamp_ms < now_ms else 'ahead of'}"
-        f" the server; accepted: within {SKEW_MS // 1000} s. Set your clock",
+        f"RT-Timestamp is {seconds} s {'behind' if timestamp_ms < now_ms else 'ahead of'} the server;"
+        f" accepted: within {SKEW_MS // 1000} s. Set your clock",
         {"serverTime": now_ms},
     )
 
