@@ -11,8 +11,9 @@ PREFIX = "/open-api/v1"
 Json = dict[str, Any]
 HEAD = """# API reference
 
-Written by `make docs` from the service's OpenAPI document, which `GET {base_url}/openapi.json` answers whole, with
-examples. How calls are signed, retried and refused: [specification.md](specification.md).
+Each operation with its fields, limits and codes. Written by `make docs` from the service's OpenAPI document, which
+`GET {base_url}/openapi.json` answers whole, with examples. How calls are signed, retried and refused:
+[specification.md](specification.md).
 """
 
 

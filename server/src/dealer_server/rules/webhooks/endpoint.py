@@ -74,6 +74,8 @@ def fault(url: str, policy: Policy) -> str | None:
     if "@" in authority:
         return "user information before the host (user:password@) is not accepted"
     host_and_port = _AUTHORITY.match(authority)
+    if not authority.isascii():
+        return "its host has letters outside ASCII; write it in its ASCII form, such as xn--bcher-kva.example"
     if host_and_port is None:
         return "not an absolute http(s) URL: its host is missing or malformed"
     host, port = host_and_port.groups()
