@@ -72,8 +72,6 @@ async def run(
     folder = data or embedded.default_folder()
     if on_cluster and data is None:
         folder = folder.with_name(f"{folder.name}-cluster")
-    if fresh or not _key_file(folder).exists():
-        print("making a database with a demo dealer: up to a minute ...", file=sys.stderr, flush=True)
     if on_cluster:
         database = await cluster.start(folder, fresh=fresh)
     else:
@@ -81,6 +79,8 @@ async def run(
             embedded.erase(folder)
         database = embedded.start(folder)
     try:
+        if not _key_file(folder).exists():
+            print("making a demo dealer and its orders: up to a minute ...", file=sys.stderr, flush=True)
         opened = _settings(folder, database.dsn, api.getsockname()[1], speed)
         await _migrate(database.dsn, distributed=on_cluster)
         suppliers = wholesalers.RtServer(seed.sold_packages())
