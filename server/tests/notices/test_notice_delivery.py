@@ -12,6 +12,7 @@ from dealer_server import clock
 from dealer_server.notices.loop import NoticeWorker
 from dealer_server.operations.retention.sweep import Sweeper
 from dealer_server.rules.notices.notice import NewNotice
+from dealer_server.store.console.incidents import findings
 from dealer_server.store.notices import outbox
 from esim_dealer import MalformedWebhook, SignatureMismatch, verify, verify_notice
 from support.api_client import ApiClient, Service, http_client
@@ -199,6 +200,10 @@ async def test_a_mail_is_tried_again_after_a_moments_refusal_and_not_after_a_fin
         assert await all_told(one) == 1
     [taken, refused] = await states(service, dealer.tenant_id)
     assert taken[0] == "DELIVERED" and refused == ("FAILED", 1, "550 no such user")
+    async with service.database.connection() as connection:
+        failing = await findings.failing_mails(connection, clock.now() - timedelta(hours=1))
+        assert failing and failing.problem == "550 no such user"
+        assert await findings.failing_mails(connection, clock.now() + timedelta(hours=1)) is None
     mine = f"again-{dealer.tenant_id}@example.com"
     async with signed_in(service, "support") as helper, signed_in(service, "readonly") as reader:
         page = await helper.get(f"/console/mails?status=FAILED&to={mine}")

@@ -9,8 +9,8 @@ from dealer_server.rules.incidents import dealer, overview, receiver, supplier
 from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
 from dealer_server.rules.incidents.delay import delay_text
 from dealer_server.rules.incidents.health import share_text, supplier_word
-from dealer_server.rules.incidents.incident import Incident, by_harm
-from dealer_server.rules.incidents.overview import Findings, LowStock, Queued
+from dealer_server.rules.incidents.incident import Incident, worst_first
+from dealer_server.rules.incidents.overview import Balance, Findings, LowStock, Mails, Queued
 from dealer_server.rules.incidents.receiver import Receiver
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier, Waiting
 
@@ -203,6 +203,15 @@ DAYS_AGO = NOW - timedelta(days=2, minutes=1)
             {"stock": [LowStock(code, 0) for code in "EDCBA"]},
             ["5 packages are sold out: A, B, C and 2 more"],
         ),
+        (
+            {"mails": Mails(4, SIX, True, "no such user")},
+            ["4 emails could not be sent, the oldest since 06:46: no such user"],
+        ),
+        (
+            {"mails": Mails(1, SIX, False, "connection refused")},
+            ["No email has been sent since 06:46: 1 email not sent (connection refused)"],
+        ),
+        ({"one_factor": True}, ["Two-factor sign-in is off for your account: your password alone opens the console"]),
         ({"more_receivers": 4}, ["4 more endpoints are failing or paused"]),
     ],
 )  # fmt: skip
@@ -231,9 +240,33 @@ def test_the_most_harm_stands_first():
     ]
 
 
+def test_what_is_broken_stands_first_then_what_is_degraded_then_tasks():
+    """Whatever harm they do: 9 days of 100 refunds are 64,800 order-minutes."""
+    all_of_it = found(
+        queue_hours=0.0,
+        suppliers=[(of_supplier(answered=8, asked=10), NOTHING), (of_supplier(code="b", up=False), NOTHING)],
+        queues=[Queued("REFUNDS", 100, NOW - timedelta(days=9), {}), Queued("TOPUPS", 1, SIX, {})],
+        balances=[Balance(10001, "Acme", 5 * USD, "USD", 1), Balance(10002, "Beta", 5 * USD, "USD", 6)],
+        mails=Mails(1, SIX, False, ""),
+        one_factor=True,
+    )
+    assert [(one.level, one.kind, one.subject) for one in overview.incidents(all_of_it, NOW)] == [
+        ("fault", "SUPPLIER", "b"),
+        ("fault", "MAILS", ""),
+        ("degraded", "BALANCE", "10001"),
+        ("degraded", "SUPPLIER", "rt:redtea"),
+        ("waiting", "REFUNDS", ""),
+        ("waiting", "BALANCE", "10002"),
+        ("waiting", "TOPUPS", ""),
+        ("waiting", "TWO_FACTOR", ""),
+    ]
+    late = overview.incidents(found(queues=[Queued("REFUNDS", 1, DAYS_AGO, {})]), NOW)
+    assert [one.level for one in late] == ["degraded"]
+
+
 def test_what_does_equal_harm_stands_by_its_words():
     rows = [Incident("STOCK", "", "fault", text, harm=1.0) for text in "ba"]
-    assert [one.text for one in by_harm(rows)] == ["a", "b"]
+    assert [one.text for one in worst_first(rows)] == ["a", "b"]
 
 
 def of_dealer(**changed: Any) -> Dealer:

@@ -7,6 +7,7 @@ from dealer_server.console.dealer.timeline import History, refusal_text
 from dealer_server.console.shared.concern import Concern, Link
 from dealer_server.console.shared.rendering import many
 from dealer_server.rules.incidents.delay import delay_text, refused_text
+from dealer_server.rules.incidents.incident import Level, rank
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
@@ -27,7 +28,7 @@ def concerns(
         *_of_refunds(history),
         *_of_deliveries(history.deliveries, developer),
     ]
-    return sorted(found, key=lambda concern: concern.level != "fault")
+    return sorted(found, key=lambda concern: rank(concern.level))
 
 
 def _of_esims(history: History, suppliers: Mapping[str, SupplierRow], now: datetime) -> Iterator[Concern[None]]:
@@ -44,7 +45,8 @@ def _of_esims(history: History, suppliers: Mapping[str, SupplierRow], now: datet
         text = f"{_what(order, len(waiting))} {'is' if len(waiting) == 1 else 'are'} on the way"
         about = "This takes longer than usual. The operator is aware; eSIMs that cannot be delivered are refunded."
         next_at = min(due, default=None) if why else None
-        yield Concern("waiting", f"{text}: {why}" if why else text, about if late else "", next_at=next_at)
+        level: Level = "degraded" if late else "waiting"
+        yield Concern(level, f"{text}: {why}" if why else text, about if late else "", next_at=next_at)
 
 
 def _latest(history: History) -> dict[int, Purchase]:
@@ -88,7 +90,7 @@ def _of_refunds(history: History) -> Iterator[Concern[None]]:
                 yield Concern("waiting", f"A refund of {amount} waits for the supplier to cancel {what}")
         elif refund.status == "REJECTED":
             why = refusal_text(history.refusals.get(refund.refund_id, ()))
-            yield Concern("fault", f"A refund of {amount} was rejected{': ' if why else ''}{why}")
+            yield Concern("degraded", f"A refund of {amount} was rejected{': ' if why else ''}{why}")
 
 
 def _of_deliveries(deliveries: Sequence[Delivery], developer: bool) -> Iterator[Concern[None]]:
@@ -98,7 +100,7 @@ def _of_deliveries(deliveries: Sequence[Delivery], developer: bool) -> Iterator[
         link = Link("View attempts", f"/console/webhooks/{delivery.delivery_id}") if developer else None
         if delivery.state == "RETRY":
             text = f"Your endpoint has not accepted {delivery.event_type}: {failed} failed"
-            yield Concern("waiting", text, next_at=delivery.next_attempt_at, link=link)
+            yield Concern("degraded", text, next_at=delivery.next_attempt_at, link=link)
         elif delivery.state == "FAILED":
             text = f"Your endpoint did not accept {delivery.event_type}: {failed} failed, no more follow"
             yield Concern("fault", text, link=link)

@@ -1,6 +1,7 @@
 """What does a search text find? Groups of links, each saying why it matched where it does not show it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -30,6 +31,7 @@ from dealer_server.store.tenants import tenant
 MOST, ALL = 8, 50
 """Hits of each kind, and of one kind that is looked at alone."""
 MOST_LISTS = 3
+FEW_DIGITS = 5
 SEARCH = "/console/search"
 Kind = Literal["orders", "esims"]
 """Of which the search itself lists all."""
@@ -55,23 +57,25 @@ class Hit(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """What the columns of a group are called: the hits themselves, what is told about them, and when they were made."""
+    """What the columns of a group are called: the hits themselves, their numbers or codes beside their names, what is
+    told about them, and when they were made."""
 
     hit: str
+    code: str = ""
     about: str = ""
     at: str = ""
 
 
 COLUMNS: Mapping[str, Columns] = {
-    "Orders": Columns("Order", "Reference", "Placed"),
-    "eSIMs": Columns("eSIM", "Order", "Bought"),
-    "Dealers": Columns("Dealer", at="Created"),
-    "Packages": Columns("Package"),
-    "Regions": Columns("Region"),
+    "Orders": Columns("Order", "Number", "Reference", "Placed"),
+    "eSIMs": Columns("eSIM", "ICCID", "Order", "Bought"),
+    "Dealers": Columns("Dealer", "Number and AppKey", at="Created"),
+    "Packages": Columns("Package", "Code"),
+    "Regions": Columns("Region", "Code", "Packages"),
     "Orders and eSIMs by dealer": Columns("List"),
-    "Suppliers": Columns("Supplier", "Kind"),
-    "Webhook deliveries": Columns("Delivery", "Event", "Created"),
-    "Refused calls": Columns("Result code", "Call", "Time"),
+    "Suppliers": Columns("Supplier", about="Kind"),
+    "Webhook deliveries": Columns("Delivery", about="Event", at="Created"),
+    "Refused calls": Columns("Result code", about="Call", at="Time"),
 }
 
 
@@ -109,7 +113,9 @@ class Found(NamedTuple):
 
     @property
     def targets(self) -> set[str]:
-        return {hit.href for group in self.groups for hit in group.hits if "?" not in hit.href}  # lists are none
+        """The pages of single things. A short number is that of a delivery by chance: it is listed."""
+        found = [(group.name, hit) for group in self.groups for hit in group.hits if "?" not in hit.href]
+        return {hit.href for name, hit in found if name != "Webhook deliveries" or len(hit.code) > FEW_DIGITS}
 
 
 async def hits(context: RequestContext, text: str, before: int | None, kind: Kind | None) -> Found:
@@ -360,10 +366,19 @@ def _regions(context: RequestContext, asked: Query) -> Part:
     if len(asked.text) < query.SHORTEST:
         return Part(())
     text = asked.text.casefold()
-    known = sorted({(one.location_name, one.location_code) for one in context.parts.catalogue().packages})
-    found = [(name, code) for name, code in known if text in name.casefold() or text == code.casefold()]
+    known = Counter((one.location_name, one.location_code) for one in context.parts.catalogue().packages)
+    found = [key for key in sorted(known) if text in key[0].casefold() or text == key[1].casefold()]
     return Part(
-        [Hit(params.address("/console/packages", {"region": code}), "region", code, name) for name, code in found],
+        [
+            Hit(
+                params.address("/console/packages", {"region": code}),
+                "region",
+                code,
+                name,
+                about=f"{known[name, code]:,}",
+            )
+            for name, code in found
+        ],
         len(found) if len(found) > MOST else None,
         "/console/regions",
     )
@@ -381,7 +396,13 @@ async def _lists_of(connection: Connection, asked: Query) -> list[Hit]:
 
 async def _suppliers(connection: Connection, asked: Query) -> list[Hit]:
     return [
-        Hit(f"/console/suppliers/{code}", "supplier code", title=code, about=kind, state=_plain(status))
+        Hit(
+            f"/console/suppliers/{code}",
+            "supplier code",
+            title=code,
+            about=kind,
+            state=_plain(status),
+        )
         for code, kind, status in await named.suppliers(connection, asked.text, MOST)
     ]
 

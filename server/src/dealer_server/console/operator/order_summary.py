@@ -9,6 +9,7 @@ from dealer_server.console.operator.failures import LineActs
 from dealer_server.console.operator.timeline import History
 from dealer_server.console.shared.concern import Concern, Link
 from dealer_server.console.shared.rendering import many
+from dealer_server.rules.incidents.incident import rank
 from dealer_server.rules.money import money
 from dealer_server.rules.orders.model import Item, Profile
 from dealer_server.store.console.orders import Purchase
@@ -49,7 +50,7 @@ def concerns(
         *_of_refunds(history),
         *_of_deliveries(history),
     ]
-    return sorted(found, key=lambda concern: concern.level != "fault")
+    return sorted(found, key=lambda concern: rank(concern.level))
 
 
 class _Cause(NamedTuple):
@@ -141,7 +142,7 @@ def _of_deliveries(history: History) -> Iterator[Concern[Acts]]:
         again = ResendActs(delivery.tenant_id, delivery.delivery_id)
         if delivery.state == "RETRY":
             text = f"The dealer's endpoint has not accepted {delivery.event_type}: {failed} failed"
-            yield Concern("waiting", text, next_at=delivery.next_attempt_at, link=link, acts=again)
+            yield Concern("degraded", text, next_at=delivery.next_attempt_at, link=link, acts=again)
         else:
             text = f"The dealer's endpoint did not accept {delivery.event_type}: {failed} failed, no more follow"
             yield Concern("fault", text, link=link, acts=again)

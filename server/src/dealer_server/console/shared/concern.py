@@ -1,7 +1,9 @@
 """One sentence about what an order waits for, or what went wrong with it, at the head of its page."""
 
 from datetime import datetime
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
+
+from dealer_server.rules.incidents.incident import Level
 
 Acts = TypeVar("Acts")
 
@@ -15,7 +17,7 @@ class Concern(NamedTuple, Generic[Acts]):
     """`about`: what the sentence is about. `since`: since when its supplier has been `ailing` ("down", "paused").
     `next_at`: when the next attempt is made by itself. `acts`: what the reader can do."""
 
-    level: Literal["waiting", "fault"]
+    level: Level
     text: str
     about: str = ""
     ailing: str = ""

@@ -95,7 +95,8 @@ _LABELS = {
 _TONES = {
     "busy": "PENDING PROCESSING DELIVERING IN_FLIGHT QUEUED REFUNDING PARTIALLY_DELIVERED PARTIAL_DELIVERED WAITING"
     " RUNNING DUE CREATED REQUESTED ASKED CALLING RELEASED PAID FULFILLING ACTIVATING PARTIAL INSTALLED",
-    "warning": "PAUSED SUSPENDED FROZEN PARKED UNKNOWN REVIEW DEGRADED PROBING LOW OVERDUE RETRY RETRYING IN_REVIEW"
+    "task": "REVIEW IN_REVIEW",
+    "warning": "PAUSED SUSPENDED FROZEN PARKED UNKNOWN DEGRADED PROBING LOW OVERDUE RETRY RETRYING"
     " DISABLED HELD NEARLY_USED",
     "bad": "FAILED FAILING REJECTED GIVEN_UP DEAD DOWN REFUSED ERROR EXHAUSTED BROKEN",
     "done": "NOT_INSTALLED USED_UP REFUNDED CANCELLED ENDED SUPERSEDED SKIPPED OFF OFF_SALE NOT_SET NOT_STARTED",
@@ -130,9 +131,9 @@ def label(name: str) -> str:
 
 
 def tone(word: object) -> str:
-    """How a state is drawn: bad and warning on a ground of their own, for they need attention; busy, good and done
-    (nothing more happens, such as REFUNDED) as plain text. What failed and needs nothing more is "lost". Of several
-    words such as REJECTED OUT_OF_STOCK the first one counts, where they are not one state."""
+    """How a state is drawn: bad, warning and task on a ground of their own, for they need attention; busy, good and
+    done (nothing more happens, such as REFUNDED) as plain text. What failed and needs nothing more is "lost". Of
+    several words such as REJECTED OUT_OF_STOCK the first one counts, where they are not one state."""
     whole = str(word).upper().replace("-", "_")
     return _TONE.get(whole.replace(" ", "_")) or _TONE.get(whole.partition(" ")[0], "good")
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.rules.incidents import receiver
-from dealer_server.rules.incidents.incident import Incident, Level, many
+from dealer_server.rules.incidents.incident import Incident, Level, many, rank
 from dealer_server.rules.incidents.receiver import Receiver
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
@@ -74,7 +74,7 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
     found += _receiver(dealer, now, own=True)
     rejected = [refund for refund in refunds if refund.rejected]
     credited = [refund for refund in refunds if not refund.rejected]
-    found += _answers(rejected, "was rejected", "were rejected", "fault", dealer.currency)
+    found += _answers(rejected, "was rejected", "were rejected", "degraded", dealer.currency)
     found += _answers(credited, "was credited", "were credited", "note", dealer.currency)
     found += [Incident("SECRET", key, "waiting", f"The previous AppSecret of {key} ends", at=at)
               for key, at in own.secrets]  # fmt: skip
@@ -96,12 +96,12 @@ def _lasts(days: int | None) -> list[Incident]:
     if days is None or days > FEW_DAYS:
         return []
     text = f"Your balance lasts about {many(days, 'day')}" if days else "Your balance lasts less than a day"
-    return [Incident("BALANCE", "", "waiting", text, detail="as fast as you spent it in the last 7 days")]
+    return [Incident("BALANCE", "", "degraded", text, detail="as fast as you spent it in the last 7 days")]
 
 
 def _worst_first(found: list[Incident]) -> list[Incident]:
-    """Faults, then warnings, then notes."""
-    return sorted(found, key=lambda one: ("fault", "waiting", "note").index(one.level))
+    """Of one level as they were found."""
+    return sorted(found, key=lambda one: rank(one.level))
 
 
 def _ending(plans: int) -> Iterator[Incident]:
@@ -150,7 +150,7 @@ def _money(dealer: Dealer, own: bool) -> Iterator[Incident]:
     elif dealer.available < dealer.threshold:
         threshold = money.shown(dealer.threshold, dealer.currency)
         text = f"{whose} has {left}, less than the threshold of {threshold}"
-        yield Incident("BALANCE", subject, "waiting", text)
+        yield Incident("BALANCE", subject, "degraded", text)
 
 
 def _receiver(dealer: Dealer, now: datetime, own: bool) -> Iterator[Incident]:

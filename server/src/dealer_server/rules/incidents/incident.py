@@ -1,15 +1,20 @@
 """What is wrong, in one sentence, and how much harm does it do? The worst stands first.
 
+A fault is broken: it loses money, or somebody is told nothing. What is degraded works, but not well, or is late, or
+runs out. What waits is a task for the reader. A note is for information.
+
 Harm is counted in minutes that an order waits: 12 orders that have waited 25 minutes are 300. What else is wrong counts
 as WEIGHTS says. Sums of money are told and not counted: currencies cannot be added.
 """
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 Kind = Literal[
     "WORKER",
+    "MAILS",
+    "TWO_FACTOR",
     "SUPPLIER",
     "UNCONFIRMED",
     "FAILED",
@@ -27,10 +32,13 @@ Kind = Literal[
     "SECRET",
     "PLANS",
 ]
-Level = Literal["note", "waiting", "fault"]
+Level = Literal["fault", "degraded", "waiting", "note"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""The worst first."""
 
 WEIGHTS: Mapping[Kind, float] = {
     "WORKER": 100.0,  # each minute: everything stands still
+    "MAILS": 0.2,  # each email and minute
     "SUPPLIER": 1.0,  # each order and minute
     "UNCONFIRMED": 2.0,  # each purchase and minute: its order waits, and what it cost may be lost
     "FAILED": 1.0,  # each order and minute: it is paid and not delivered
@@ -41,6 +49,8 @@ WEIGHTS: Mapping[Kind, float] = {
     "STOCK": 10.0,  # each package that is sold out
     "BALANCE": 10.0,  # each day by which a balance lasts less than a week: orders are refused after it
 }
+DECIDED: tuple[Kind, ...] = ("REFUNDS", "TOPUPS")
+"""Each of these is a task: an operator decides about it."""
 LOW = 1.0
 """Each package that is low on stock, by the share that is missing."""
 IDLE = 0.1
@@ -64,9 +74,14 @@ class Incident(NamedTuple):
     several: bool = False
 
 
-def by_harm(incidents: Iterable[Incident]) -> list[Incident]:
-    """The worst first."""
-    return sorted(incidents, key=lambda incident: (-incident.harm, incident.text))
+def worst_first(incidents: Iterable[Incident]) -> list[Incident]:
+    """By level, and those of one level by the harm they do."""
+    return sorted(incidents, key=lambda incident: (rank(incident.level), -incident.harm, incident.text))
+
+
+def rank(level: Level) -> int:
+    """The lowest of the worst."""
+    return LEVELS.index(level)
 
 
 def harm(kind: Kind, count: int, since: datetime | None, now: datetime) -> float:

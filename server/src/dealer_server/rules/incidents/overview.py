@@ -6,7 +6,18 @@ from typing import Literal, NamedTuple
 
 from dealer_server.rules.incidents import receiver, supplier
 from dealer_server.rules.incidents.dealer import FEW_DAYS
-from dealer_server.rules.incidents.incident import LOW, WEIGHTS, Incident, Kind, by_harm, harm, many, minutes
+from dealer_server.rules.incidents.incident import (
+    DECIDED,
+    LOW,
+    WEIGHTS,
+    Incident,
+    Kind,
+    Level,
+    harm,
+    many,
+    minutes,
+    worst_first,
+)
 from dealer_server.rules.incidents.receiver import Receiver
 from dealer_server.rules.incidents.supplier import Supplier, Waiting
 from dealer_server.rules.money import money
@@ -16,6 +27,11 @@ WORKER_SILENT = timedelta(minutes=3)
 """A worker is seen about once a minute."""
 QUEUES_COUNTED = 1_000
 NAMED = 3
+SOON = 1
+"""A balance that lasts no more days than this is degraded, and before that a task: its dealer may be asked."""
+MAILS_COUNTED = 1_000
+TRIED = 3
+"""An email that was tried so often without success tells nobody."""
 
 
 class Queued(NamedTuple):
@@ -46,9 +62,20 @@ class Balance(NamedTuple):
     days: int
 
 
+class Mails(NamedTuple):
+    """Emails of the last day that failed, or failed repeatedly so far: MAILS_COUNTED at most. `sent`: whether any was
+    sent after the oldest of them was written. `problem`: of the newest."""
+
+    failing: int
+    since: datetime
+    sent: bool
+    problem: str
+
+
 class Findings(NamedTuple):
     """`worker_seen_at`: None where none ever was. `stock_low`: stock below this is low. `queue_hours`: what waits for
-    longer is an incident; 0: nothing is. `more_receivers`: how many fail beside these."""
+    longer is late; 0: nothing is. `more_receivers`: how many fail beside these. `one_factor`: the reader signs in by a
+    password alone."""
 
     worker_seen_at: datetime | None
     suppliers: Sequence[tuple[Supplier, Waiting]]
@@ -59,10 +86,12 @@ class Findings(NamedTuple):
     stock_low: int
     queue_hours: float
     balances: Sequence[Balance] = ()
+    mails: Mails | None = None
+    one_factor: bool = False
 
 
 def incidents(found: Findings, now: datetime) -> list[Incident]:
-    """Incidents, the worst first; then what waits."""
+    """The worst first."""
     told: list[Incident | None] = [
         _worker(found.worker_seen_at, now),
         *[supplier.incident(one, waiting, now) for one, waiting in found.suppliers],
@@ -71,9 +100,10 @@ def incidents(found: Findings, now: datetime) -> list[Incident]:
         _more_receivers(found.more_receivers),
         *_stock(found.stock, found.stock_low),
         *[_balance(one) for one in found.balances],
+        _mails(found.mails, now),
+        _two_factor() if found.one_factor else None,
     ]
-    worst_first = by_harm(incident for incident in told if incident is not None)
-    return sorted(worst_first, key=lambda incident: incident.level != "fault")
+    return worst_first(incident for incident in told if incident is not None)
 
 
 def _worker(seen_at: datetime | None, now: datetime) -> Incident | None:
@@ -84,6 +114,23 @@ def _worker(seen_at: datetime | None, now: datetime) -> Incident | None:
         return None
     hurt = WEIGHTS["WORKER"] * minutes(seen_at, now)
     return Incident("WORKER", "", "fault", "No worker has been seen", seen_at, detail, hurt)
+
+
+def _mails(mails: Mails | None, now: datetime) -> Incident | None:
+    if mails is None:
+        return None
+    count = many(mails.failing, "email", MAILS_COUNTED)
+    hurt = harm("MAILS", mails.failing, mails.since, now)
+    if mails.sent:
+        text = f"{count} could not be sent"
+        return Incident("MAILS", "", "degraded", text, mails.since, mails.problem, hurt, several=mails.failing > 1)
+    detail = f"{count} not sent" + (f" ({mails.problem})" if mails.problem else "")
+    return Incident("MAILS", "", "fault", "No email has been sent", mails.since, detail, hurt)
+
+
+def _two_factor() -> Incident:
+    detail = "your password alone opens the console"
+    return Incident("TWO_FACTOR", "", "waiting", "Two-factor sign-in is off for your account", detail=detail)
 
 
 def _more_receivers(count: int) -> Incident | None:
@@ -110,14 +157,13 @@ _TEXTS: Mapping[Queue, tuple[str, str]] = {
     "TOPUPS": ("top-up{worth} has waited for approval", "top-ups{worth} wait for approval"),
 }
 _AT_ONCE: tuple[Kind, ...] = ("UNCONFIRMED", "FAILED")
-_DECIDED: tuple[Kind, ...] = ("REFUNDS", "TOPUPS")
 
 
 def _queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
-    """Refunds and top-ups wait for a decision; they are an incident once one of them has waited for long."""
+    """Refunds and top-ups are a task; once one of them has waited for long, the queue is degraded."""
     kind: Kind = queued.queue
     late = kind in _AT_ONCE or (hours > 0 and now - queued.oldest_at > timedelta(hours=hours))
-    if not queued.total or not (late or kind in _DECIDED):
+    if not queued.total or not (late or kind in DECIDED):
         return None
     one, several = _TEXTS[queued.queue]
     more = "" if queued.total < QUEUES_COUNTED else " or more"
@@ -125,22 +171,16 @@ def _queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
     words, worth = one if queued.total == 1 else several, f", {amounts}," if amounts else ""
     text = f"{queued.total:,}{more} {words.format(subject=queued.subject, worth=worth)}"
     hurt = harm(kind, queued.total, queued.oldest_at, now)
-    return Incident(
-        kind,
-        queued.subject,
-        "fault" if late else "waiting",
-        text,
-        queued.oldest_at,
-        harm=hurt,
-        several=queued.total > 1,
-    )
+    level: Level = "fault" if kind in _AT_ONCE else "degraded" if late else "waiting"
+    return Incident(kind, queued.subject, level, text, queued.oldest_at, harm=hurt, several=queued.total > 1)
 
 
 def _balance(of: Balance) -> Incident:
     left, hurt = money.shown(of.available, of.currency), WEIGHTS["BALANCE"] * (FEW_DAYS + 1 - of.days)
     lasts = f"about {many(of.days, 'day')}" if of.days else "less than a day"
     text = f"The balance of {of.name} lasts {lasts}"
-    return Incident("BALANCE", str(of.tenant_id), "waiting", text, None, f"{left} at the pace of 7 days", hurt)
+    level: Level = "degraded" if of.days <= SOON else "waiting"
+    return Incident("BALANCE", str(of.tenant_id), level, text, None, f"{left} at the pace of 7 days", hurt)
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
@@ -164,4 +204,4 @@ def _stock(stock: Iterable[LowStock], low: int) -> Iterator[Incident]:
         else:
             text, detail = f"{len(rows):,} packages are {words}", ", ".join(named) + more
         subject = rows[0].package_code if len(rows) == 1 else ""
-        yield Incident("STOCK", subject, "fault" if rows is sold_out else "waiting", text, None, detail, hurt)
+        yield Incident("STOCK", subject, "fault" if rows is sold_out else "degraded", text, None, detail, hurt)

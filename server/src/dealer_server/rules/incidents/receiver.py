@@ -68,6 +68,6 @@ def incident(receiver: Receiver, now: datetime, *, own: bool = False) -> Inciden
             share = share_text(receiver.accepted, receiver.attempts)
             detail = f"{share} of {many(receiver.attempts, 'attempt')} accepted in the last 24 hours"
             hurt = WEIGHTS["RECEIVER"] * (receiver.attempts - receiver.accepted)
-            return Incident("RECEIVER", subject, "waiting", f"{whose} is degraded", None, detail, hurt)
+            return Incident("RECEIVER", subject, "degraded", f"{whose} is degraded", None, detail, hurt)
         case _:
             return None

@@ -58,7 +58,7 @@ def incident(supplier: Supplier, waiting: Waiting, now: datetime) -> Incident | 
         items = many(waiting.lines, "item", COUNTED)
         text = f"{items} {'has' if waiting.lines == 1 else 'have'} waited at supplier {code}"
         hurt = harm("SUPPLIER", waiting.orders, waiting.oldest_at, now)
-        return Incident("SUPPLIER", code, "waiting", text, waiting.oldest_at, _tries(waiting), hurt)
+        return Incident("SUPPLIER", code, "degraded", text, waiting.oldest_at, _tries(waiting), hurt)
     else:
         return _degraded(supplier)
     hurt = harm("SUPPLIER", waiting.orders, waiting.oldest_at, now) if waiting.orders else 0.0
@@ -74,7 +74,8 @@ def _degraded(supplier: Supplier) -> Incident | None:
     share = share_text(supplier.answered, supplier.asked)
     detail = f"{share} of {many(supplier.asked, 'call')} succeeded in the last 24 hours"
     hurt = WEIGHTS["SUPPLIER"] * (supplier.asked - supplier.answered)
-    return Incident("SUPPLIER", supplier.code, "waiting", f"Supplier {supplier.code} is degraded", None, detail, hurt)
+    text = f"Supplier {supplier.code} is degraded"
+    return Incident("SUPPLIER", supplier.code, "degraded", text, None, detail, hurt)
 
 
 def _waits(waiting: Waiting, now: datetime) -> str:

@@ -43,7 +43,7 @@ GROUPS: Mapping[str, Sequence[Kind]] = {
     "To review": ("REFUNDS", "TOPUPS", "VOIDS", "FAILED", "REVIEWS"),
     "Supply": ("SUPPLIER", "STOCK", "UNCONFIRMED"),
     "Dealers": ("BALANCE", "RECEIVER", "SUSPENDED", "FROZEN", "CREDENTIALS", "CALLS", "SECRET", "PLANS"),
-    "Worker": ("WORKER",),
+    "Platform": ("WORKER", "MAILS", "TWO_FACTOR"),
 }
 """What kinds of subjects an inbox may be filtered by."""
 

@@ -21,6 +21,7 @@ from dealer_server.rules.period import DAY, period
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.console import user as console_user
 from dealer_server.store.console.dealers import Dealer
 from dealer_server.store.console.incidents import buying, findings, receivers, waiting
 from dealer_server.store.console.supplier_work import CallCounts
@@ -38,6 +39,7 @@ async def incidents(connection: Connection, context: RequestContext) -> list[Inc
     lines = await waiting.by_supplier(connection)
     suppliers = await console_suppliers.list_suppliers(connection)
     failing = await receivers.failing(connection, RECEIVERS)
+    user = await console_user.one(connection, context.user.user_id)
     counts = await _calls(connection, [row.code for row in suppliers], context.now)
     found = rules.Findings(
         worker_seen_at=await findings.worker_seen_at(connection),
@@ -48,6 +50,8 @@ async def incidents(connection: Connection, context: RequestContext) -> list[Inc
         stock=await findings.low_stock(connection, settings.stock_low),
         stock_low=settings.stock_low,
         queue_hours=settings.queue_hours,
+        mails=await findings.failing_mails(connection, context.now - DAY) if settings.mails == "sent" else None,
+        one_factor=user is not None and not user.totp_on,
         balances=(await buying.short_balances(connection, day_of(context.now)))[:BALANCES],
     )
     return await _with_impact(connection, context, _shown(rules.incidents(found, context.now), context))

@@ -51,5 +51,9 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
             ] * may.terms
         case "BALANCE":
             return [Link("View dealer", dealer), Link("View statement", f"{dealer}/statement")]
+        case "MAILS":
+            return [Link("View emails", "/console/mails?status=FAILED")]
+        case "TWO_FACTOR":
+            return [Link("Set up", "/console/account/totp")]
         case "CREDENTIALS" | "CALLS" | "SECRET" | "PLANS":
             return []

@@ -14,6 +14,7 @@ from dealer_server.console.shared.incidents import IncidentRow
 from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.request_context import Html, RequestContext
 from dealer_server.db.connection import Connection
+from dealer_server.rules.incidents.incident import DECIDED, Level
 from dealer_server.rules.notices.notice import OPERATORS, types_of
 from dealer_server.rules.notices.subjects import GROUPS, Subject, covers, group, subject
 from dealer_server.rules.notices.texts import Text, text_of
@@ -55,8 +56,11 @@ class Line(NamedTuple):
         return self.incident.incident.detail if self.incident else self.newest.sentence
 
     @property
-    def urgent(self) -> bool:
-        return self.incident.incident.level == "fault" if self.incident else self.newest.urgent
+    def level(self) -> Level:
+        """Of one that is open."""
+        if self.incident:
+            return self.incident.incident.level
+        return "fault" if self.newest.urgent else "waiting" if self.subject.kind in DECIDED else "degraded"
 
     @property
     def links(self) -> Sequence[Link]:
@@ -92,6 +96,7 @@ async def inbox(context: RequestContext) -> Html:
         state=state,
         lines=shown,
         filtered=kind is not None or before is not None,
+        faults=params.faults(context.query, kind=tuple(GROUPS)),
         counts={"open": len(open_lines)},
         tabs=tabs(kind),
         kinds=[("", "Any type"), *((name, name) for name in GROUPS)],

@@ -31,7 +31,7 @@ LOOKED_AT = 2_000
 
 @page(OVERVIEW, OPERATORS, "operator/overview.html", MenuEntry("Overview", "layout-dashboard", 10))
 async def overview(context: RequestContext) -> Html:
-    of = chosen_period(context)
+    of, fault = chosen_period(context)
     hours = await counted(context.parts.database, of, context.now)
     async with context.parts.database.connection() as connection:
         incidents = await findings.incidents(connection, context)
@@ -50,6 +50,7 @@ async def overview(context: RequestContext) -> Html:
     return Html(
         incidents=incidents,
         period=of,
+        fault=fault,
         last_day=f"{of.end - timedelta(seconds=1):%Y-%m-%d}",
         ranges=[
             (name, text, params.address(OVERVIEW, {"range": name})) for name, text in RANGES.items() if name != "custom"
@@ -86,11 +87,16 @@ async def _unsettled(connection: Connection, of: Period) -> list[OrderRow]:
     return list(rows.values())[:LATEST]
 
 
-def chosen_period(context: RequestContext) -> Period:
-    """Of the query; 7 days without one."""
+def chosen_period(context: RequestContext) -> tuple[Period, str]:
+    """Of the query, and what is wrong with its days; 7 days without a query, and where something is wrong."""
     chosen: Range | None = params.one_of(context.query, "range", tuple(RANGES))
+    if chosen != "custom":
+        return period(chosen or "7d", None, None, context.now), ""
     first, last = params.day(context.query, "from"), params.day(context.query, "to")
-    return period("7d" if chosen is None else chosen, first, last, context.now)
+    fault = next(iter(params.faults(context.query).values()), "")
+    if first and last and first > last:
+        fault = "From is after To: the first day must not be after the last"
+    return period("7d" if fault else chosen, first, last, context.now), fault
 
 
 def _queues(

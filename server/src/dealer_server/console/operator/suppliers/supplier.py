@@ -44,12 +44,14 @@ OUTAGE_DAYS, OUTAGES = 30, 50
 
 
 class CallRun(NamedTuple):
-    """The `calls` about one unit, of which the latest says what came of it. `seconds`: from the first to its answer.
-    `more`: so many units in a row failed in the same way, the first at `since`."""
+    """The `calls` about one eSIM, or about `esims` of one order that went alike, of which the latest says what came of
+    it. `seconds`: from the first to its answer. `more`: so many orders in a row failed in the same way, the first at
+    `since`."""
 
     latest: CallRow
     calls: int
     seconds: float | None
+    esims: int
     more: int
     since: datetime
 
@@ -60,12 +62,27 @@ def _runs(calls: Sequence[CallRow]) -> list[CallRun]:
     for call in calls:
         units.setdefault(call.unit_key, []).append(call)
     found = list[CallRun]()
-    for _, of in groupby(units.values(), lambda its: (its[0].kind, its[0].failed or its[0].unit_key, its[0].message)):
-        of_latest, *more = of
-        latest, first = of_latest[0], of_latest[-1]
-        took = None if latest.answered_at is None else max((latest.answered_at - first.sent_at).total_seconds(), 0.0)
-        found.append(CallRun(latest, len(of_latest), took, len(more), (more or [of_latest])[-1][0].sent_at))
+    for _, alike in groupby(units.values(), _alike):
+        runs = list(alike)
+        latest, calls = runs[0][0], [call for run in runs if run[0].order_id == runs[0][0].order_id for call in run]
+        begun, ended = min(call.sent_at for call in calls), latest.answered_at
+        found.append(
+            CallRun(
+                latest,
+                len(calls),
+                None if ended is None else max((ended - begun).total_seconds(), 0.0),
+                len({call.unit_key for call in calls}),
+                len({run[0].order_id for run in runs}) - 1,
+                runs[-1][0].sent_at,
+            )
+        )
     return found
+
+
+def _alike(calls: Sequence[CallRow]) -> tuple[object, ...]:
+    """What the calls about eSIMs that stand in one row have in common: failures of several orders, else one order."""
+    latest = calls[0]
+    return latest.kind, latest.result, latest.message, latest.failed or latest.order_id
 
 
 @page(SUPPLIER, OPERATORS, TEMPLATE)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dealer_server.db.connection import Connection
 from dealer_server.db.distributed import is_distributed
-from dealer_server.rules.incidents.overview import QUEUES_COUNTED, LowStock, Queue, Queued
+from dealer_server.rules.incidents.overview import MAILS_COUNTED, QUEUES_COUNTED, TRIED, LowStock, Mails, Queue, Queued
 from dealer_server.rules.orders import identity
 
 _PENDING_REFUNDS = 5_000
@@ -98,3 +98,26 @@ async def low_stock(connection: Connection, below: int) -> list[LowStock]:
         QUEUES_COUNTED,
     )
     return [LowStock(**row) for row in rows]
+
+
+async def failing_mails(connection: Connection, start: datetime) -> Mails | None:
+    """Of emails that have failed since then, or failed TRIED times so far; None where there is none."""
+    rows = await connection.fetch(_FAILING_MAILS, start)
+    if not rows:
+        return None
+    oldest, newest = min(rows, key=lambda row: row["created_at"]), max(rows, key=lambda row: row["created_at"])
+    sent = await connection.fetchval(_SENT_MAIL, oldest["created_at"])
+    return Mails(min(len(rows), MAILS_COUNTED), oldest["created_at"], bool(sent), newest["problem"] or "")
+
+
+_FAILING_MAILS = f"""
+(SELECT created_at, problem FROM (SELECT * FROM notice_delivery WHERE user_id IS NOT NULL AND state = 'FAILED'
+        ORDER BY delivery_id DESC LIMIT {MAILS_COUNTED}) d WHERE finished_at >= $1)
+UNION ALL
+(SELECT created_at, problem FROM notice_delivery WHERE user_id IS NOT NULL AND due_at IS NOT NULL
+    AND state IN ('RETRY', 'IN_FLIGHT') AND attempt_count - (state = 'IN_FLIGHT')::int >= {TRIED} LIMIT {MAILS_COUNTED})
+"""
+_SENT_MAIL = f"""
+SELECT EXISTS (SELECT FROM (SELECT * FROM notice_delivery WHERE user_id IS NOT NULL ORDER BY delivery_id DESC
+    LIMIT {MAILS_COUNTED}) d WHERE state = 'DELIVERED' AND finished_at > $1)
+"""
