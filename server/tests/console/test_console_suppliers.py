@@ -322,6 +322,20 @@ def test_calls_about_one_unit_are_one_purchase():
     assert runs == [("Bought", 2, 6.0, 0), ("No answer yet", 1, None, 0)]
 
 
+def test_esims_of_one_order_that_went_alike_are_one_row():
+    at = datetime(2026, 11, 20, 7, 0, tzinfo=UTC)
+    calls = [
+        CallRow(order_id, unit, "ALLOCATE", "", at - timedelta(seconds=3), at, outcome, None)
+        for order_id, unit, outcome in (
+            *((7, "u-1", "DONE"), (7, "u-2", "DONE"), (8, "u-3", "DONE")),
+            *((9, "u-4", "REJECTED OUT_OF_STOCK"), (9, "u-5", "REJECTED OUT_OF_STOCK")),
+            (6, "u-6", "REJECTED OUT_OF_STOCK"),
+        )
+    ]
+    runs = [(run.latest.order_id, run.esims, run.calls, run.seconds, run.more) for run in supplier._runs(calls)]
+    assert runs == [(7, 2, 2, 3.0, 0), (8, 1, 1, 3.0, 0), (9, 2, 2, 3.0, 1)]
+
+
 async def test_an_unconfirmed_purchase_is_settled_on_the_page_of_its_supplier(market: PurchaseFixture, admin: Browser):
     _, unit = await park(market.service, market.client)
     assert unit in await see(admin, NEAR)

@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from dealer_server.console.find.hits import Found, Group, Hit
 from dealer_server.operations.search.collect import SearchCollector
 from dealer_server.operations.users import sessions
 from support.api_client import ApiClient, Service
 from support.browser import Browser, said, signed_in
-from support.console.operator_pages import see
+from support.console.operator_pages import see, text_of
 from support.reports import folded
 
 
@@ -311,9 +312,16 @@ async def test_a_package_that_is_found_leads_to_its_orders(service: Service, dea
     assert "/console/orders?package" not in alone
 
 
+def test_a_short_number_does_not_lead_to_the_delivery_that_has_it_by_chance() -> None:
+    for number, leads in (("2611", False), ("261104", True)):
+        hit = Hit(f"/console/deliveries/10001/{number}", "delivery id", number)
+        assert Found([Group("Webhook deliveries", [hit], "1", "")], None).targets == ({hit.href} if leads else set())
+
+
 async def test_an_operator_finds_regions_by_name_and_code(service: Service, dealer: ApiClient, admin: Browser) -> None:
     for typed in ("Europe", "eu-35"):
         found = (await admin.get(f"/console/search?q={typed}")).text
         assert 'data-group="Regions"' in found and 'href="/console/packages?region=EU-35"' in found, typed
+        assert re.search(r"Region Code Packages Europe EU-35 [1-9]\d* packages?", text_of(found)), text_of(found)
     async with signed_in(service, "finance", int(dealer.tenant_id)) as own:
         assert 'data-group="Regions"' not in (await own.get("/console/search?q=Europe")).text
