@@ -71,7 +71,9 @@ async def test_a_supplier_that_is_paused_or_down_is_named_with_since_when(market
         await market.rows("UPDATE supplier_health SET since = '2026-11-20 06:46Z' WHERE code = 'rt:near' AND NOT up")
         assert "200007 as the test wants it, down since 20 Nov 2026, 06:46:00, next" in await summary(admin, order_no)
         await set_supplier_status(database, "rt:near", "PAUSED", "test")
-        assert "200007 as the test wants it, paused since " in await summary(admin, order_no)
+        said = await summary(admin, order_no)
+        assert "200007 as the test wants it, paused since " in said and "View supplier" in said
+        assert "Retry now" not in said, "a supplier that is paused is not asked"
 
 
 async def test_what_failed_is_named_with_its_reason_and_made_again(market: PurchaseFixture):

@@ -81,13 +81,32 @@ async def test_the_steps_make_dealer_prices_and_first_user_at_once(service: Serv
     assert await service.audit() == []
 
 
+async def test_a_new_dealer_has_a_price_list_in_place_of_a_markup(service: Service, admin: Browser) -> None:
+    name, listed = f"Listed {secrets.token_hex(4)}", f"Shops {secrets.token_hex(4)}"
+    made = await admin.post("/console/price-lists", {"name": listed, "markup": "10", "basis": "PRICE"})
+    number = made.headers["location"].rpartition("/")[2]
+    prices = await up_to(admin, "prices", name=name, address="")
+    assert f">{listed}</option>" in (await admin.get(prices)).text
+    both = await admin.refused(prices, {"price_list": number, "markup": "5", "prices": ""})
+    assert "has no markup of its own" in both.text
+    gone = await admin.refused(prices, {"price_list": "999999", "markup": "", "prices": ""})
+    assert "price list was removed" in gone.text
+    await admin.post(prices, {"price_list": number, "markup": "", "prices": ""})
+    review = prices.replace("/prices", "/review")
+    assert listed in (await admin.get(review)).text
+    tenant_id = tenant_of(await admin.post(review))
+    assert await rows(service, "SELECT price_list_id FROM tenant WHERE tenant_id = $1", tenant_id) == [(int(number),)]
+    assert not await rows(service, "SELECT 1 FROM notice WHERE tenant_id = $1", tenant_id), "its prices are not news"
+
+
 async def test_what_was_filled_in_is_there_when_going_back(service: Service, admin: Browser) -> None:
     name = f"Back {secrets.token_hex(4)}"
     user = await up_to(admin, "user", name=name, **ALL)
     gone_back = await admin.post(user, {"address": "half@", "role": "finance", "go": "back"})
     prices = gone_back.headers["location"]
     assert prices == user.replace("/user", "/prices")
-    assert filled((await admin.get(prices)).text) == {"markup": "12.5", "prices": "TEST-OK 1.80\nTEST-DELAY off"}
+    kept = filled((await admin.get(prices)).text) | {"price_list": ""}
+    assert kept == {"price_list": "", "markup": "12.5", "prices": "TEST-OK 1.80\nTEST-DELAY off"}
     assert filled((await admin.get(user)).text) == {"address": "half@", "role": "finance"}, "also what is not right yet"
     dealer = filled((await admin.get(user.replace("/user", "/dealer"))).text)
     assert '<details class="card" open>' in (await admin.get(user.replace("/user", "/dealer"))).text

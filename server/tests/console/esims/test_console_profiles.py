@@ -87,7 +87,7 @@ async def test_each_state_lists_the_esims_that_show_it(service: Service, dealer:
     seen: dict[str, str] = {}
     for state in profiles.STATES:
         async with service.database.connection() as connection:
-            found = await profiles.list_profiles(connection, ProfileFilter(int(dealer.tenant_id), state), None, 50)
+            found = await profiles.list_profiles(connection, ProfileFilter(int(dealer.tenant_id), (state,)), None, 50)
         for row in found.rows:
             assert str(row.profile_id) not in seen, (state, seen)
             seen[str(row.profile_id)] = words.esim_state(row, suspended=row.shows_suspended).text
@@ -158,7 +158,7 @@ async def test_a_list_with_few_matches_goes_on_further_back_page_by_page(service
         ids = await hourly(connection, tenant_id, 60)
         oldest = ids[-1]
         await connection.execute("UPDATE profile SET failed = true WHERE profile_id = $1", oldest)
-        filters = ProfileFilter(tenant_id, "FAILED")
+        filters = ProfileFilter(tenant_id, ("FAILED",))
         found = await profiles.list_profiles(connection, filters, None, 5, 10)
         assert not found.rows and found.next is not None and oldest < found.next < ids[9]
         assert await _all(connection, filters, 5, 10) == [oldest]

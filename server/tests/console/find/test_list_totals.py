@@ -6,7 +6,7 @@ from html import unescape
 from dealer_server.console.shared.rendering import many
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
-from support.console.operator_pages import see
+from support.console.operator_pages import see, text_of
 from support.money.refunds import bought, refund
 
 
@@ -40,8 +40,16 @@ async def test_tabs_of_orders_and_esims_say_how_many_they_list(dealer: ApiClient
         admin, f"/console/orders?{own}&to=2020-01-01"
     )
     page = await see(admin, f"/console/profiles?{own}")
-    listed = "All 3 Failed 1 Not installed 2 Installed 0 In use 0 Nearly used 0 Used up 0 Ended 0 "
-    assert listed in page and listed in await see(admin, f"/console/profiles?{own}&state=FAILED")
+    listed = "All 3 Unused 2 In use 0 Nearly used 0 Ended 0 Problems 1 "
+    assert listed in page and "3 eSIMs" in page
+    tabs = {
+        "Problems": {"PROBLEM": "1 eSIM", "FAILED": "1 eSIM"},
+        "Unused": {"UNUSED": "2 eSIMs", "INSTALLED": "No eSIMs"},
+    }
+    for tab, state, count in [(tab, *one) for tab, states in tabs.items() for one in states.items()]:
+        page = (await admin.get(f"/console/profiles?{own}&state={state}")).text
+        assert listed in text_of(page) and count in page, state
+        assert f'aria-current="page"><bdi>{tab}</bdi>' in page, "a state is within its tab"
 
 
 async def test_top_ups_are_filtered_by_dealer_and_day(dealer: ApiClient, stranger: ApiClient, admin: Browser) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from dealer_server.console.find import dates, files, tabs
 from dealer_server.console.find.files import Columns
@@ -19,14 +19,21 @@ from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileRow, State
 
 PROFILES = "/console/profiles"
+Counts = Mapping[State | None, int]
 More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order", "ends")
-PRESETS: tuple[State, ...] = ("NOT_INSTALLED", "INSTALLED", "IN_USE", "NEARLY_USED", "USED_UP", "ENDED")
-"""States that have a tab of their own."""
-SELDOM: tuple[State, ...] = ("PENDING", "SUSPENDED", "REVIEW", "REFUNDING", "FAILED")
-"""States that have one while they list any; the others have one while they are asked for."""
-URGENT: tuple[State, ...] = ("FAILED", "REVIEW")
-"""Of these, those whose tabs stand first."""
+GROUPS: Mapping[str, tuple[State, ...]] = {
+    "UNUSED": ("PENDING", "NOT_INSTALLED", "INSTALLED"),
+    "IN_USE": ("IN_USE",),
+    "NEARLY_USED": ("NEARLY_USED",),
+    "OVER": ("USED_UP", "ENDED", "REFUNDING", "REFUNDED", "CANCELLED"),
+    "PROBLEM": ("FAILED", "REVIEW", "SUSPENDED"),
+}
+"""Tabs and the states that each lists; each state is in one of them."""
+_NAMES: Mapping[str, str] = {"UNUSED": "Unused", "OVER": "Ended", "PROBLEM": "Problems"}
+_GROUP_OF: Mapping[str, str] = {state: group for group, states in GROUPS.items() for state in states}
+ASKED = (*GROUPS, *STATES)
+"""What may be asked for: a tab, or one state of it."""
 ENDS = "ends"
 """A list of one dealer's plans in use, by their end."""
 ENDS_SOON, SOON = "Ends soon", "soon"
@@ -45,16 +52,36 @@ COLUMNS: Mapping[str, Callable[[ProfileRow], str]] = {
 }
 
 
+class Chosen(NamedTuple):
+    """The tab that is chosen, "" for all, the state within it, "" for any, and the states to choose from."""
+
+    group: str
+    state: str
+    options: Sequence[tuple[str, str]]
+
+
 def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
-    """The state is `state` on an operator's page and `status` on a dealer's."""
+    asked = _asked(query)
     first, end = identity.ids_between(params.day(query, "from"), params.day(query, "to", after=True))
     return ProfileFilter(
         tenant_id=tenant_id,
-        state=params.one_of(query, "state", STATES) or params.one_of(query, "status", STATES),
+        states=GROUPS.get(asked) or tuple(state for state in STATES if state == asked),
         iccid=params.text(query, "iccid"),
         first=first,
         end=end,
     )
+
+
+def _asked(query: Mapping[str, str]) -> str:
+    """A group or a state. It is `state` on an operator's page and `status` on a dealer's."""
+    return params.one_of(query, "state", ASKED) or params.one_of(query, "status", ASKED) or ""
+
+
+def _chosen(asked: str) -> Chosen:
+    group = asked if asked in GROUPS else _GROUP_OF.get(asked, "")
+    within = GROUPS.get(group, STATES)
+    options = [(group, "Any status"), *((state, _name(state)) for state in within)] if len(within) > 1 else []
+    return Chosen(group, "" if asked == group else asked, options)
 
 
 def ending_soon(now: datetime) -> tuple[datetime, datetime]:
@@ -71,36 +98,30 @@ async def page(
     sorts = (*CREATED, ENDS) if context.user.tenant_id is not None else CREATED
     order = params.order(context, PROFILES, sorts, ENDS if wanted.ending else NEWEST_FIRST)
     oldest_first, seen = not order.descending, params.number(context.query, "before")
-    faults = params.faults(context.query, state=STATES, status=STATES) | _iccid_fault(wanted.iccid)
+    faults = params.faults(context.query, state=ASKED, status=ASKED) | _iccid_fault(wanted.iccid)
     found = ListPage[ProfileRow]((), None)
     async with context.parts.database.connection() as connection:
         if not faults:
             found = await _read(connection, wanted, seen, order)
         held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
-        states: tuple[State, ...] = (*PRESETS, *SELDOM, *([wanted.state] if wanted.state else ()))
-        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, states, COUNTED)
+        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, STATES, COUNTED)
         soon = None
         if context.user.tenant_id is not None:
             soon = await count_ending_soon(connection, context.user.tenant_id, context.now)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
-    seldom: list[State] = [
-        state for state in STATES if wanted.state == state or (state in SELDOM and counts.get(state))
-    ]
-    urgent: list[State] = [state for state in URGENT if state in seldom]
-    presets = [(_tab(state), {name: state}) for state in dict.fromkeys((*urgent, *PRESETS, *seldom))]
+    presets = [(_name(group), {name: group}) for group in GROUPS]
     if soon is not None:
-        presets.insert(len(urgent) + PRESETS.index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
-    listed = {_tab(state): count for state, count in counts.items()} | ({ENDS_SOON: soon} if soon is not None else {})
+        presets.insert(2, (ENDS_SOON, {"ends": SOON}))
     return Html(
         profiles=found.rows,
         in_review=in_review,
         filters=wanted,
         faults=faults,
         filtered=bool(faults) or wanted != filters({}, context.user.tenant_id),
-        tabs=await tabs.of(context, PROFILES, presets, listed, COUNTED),
+        tabs=await tabs.of(context, PROFILES, presets, _listed(counts, soon), COUNTED, parts=_GROUP_OF),
         dates=dates.of(context, PROFILES),
-        states=STATES,
+        chosen=_chosen(_asked(context.query)),
         pager=params.list_pager(
             context,
             PROFILES,
@@ -108,7 +129,7 @@ async def page(
             len(found.rows),
             "eSIM",
             oldest_first=oldest_first,
-            total=soon if wanted.ending else None if order.key == ENDS else counts.get(wanted.state),
+            total=soon if wanted.ending else None if order.key == ENDS else _total(counts, wanted.states),
         ),
         order=order,
         **fields,
@@ -134,8 +155,23 @@ def _iccid_fault(typed: str | None) -> dict[str, str]:
     return {"iccid": f"“{typed[:40]}” is not an ICCID or its last {FEWEST_DIGITS} digits or more"}
 
 
-def _tab(state: State | None) -> str:
-    return "All" if state is None else words.IN_REVIEW if state == "REVIEW" else words.text(state)
+def _total(counts: Counts, states: Sequence[State]) -> int | None:
+    """How many are in one of these states, in any where there are none; None where that is not known."""
+    if not states or None not in counts:
+        return counts.get(None)
+    return sum(counts[state] for state in states) if len(counts) > 1 else None
+
+
+def _listed(counts: Counts, soon: int | None) -> dict[str, int]:
+    """How many the tabs list, by their names, as far as it is known."""
+    all_of = {"All": (), **{_name(group): states for group, states in GROUPS.items()}}
+    found = {name: count for name, states in all_of.items() if (count := _total(counts, states)) is not None}
+    return found if soon is None else {**found, ENDS_SOON: soon}
+
+
+def _name(word: str) -> str:
+    """Of a group or a state."""
+    return words.IN_REVIEW if word == "REVIEW" else _NAMES.get(word) or words.text(word)
 
 
 async def export(context: RequestContext, wanted: ProfileFilter, columns: Columns[ProfileRow] = COLUMNS) -> Download:

@@ -44,13 +44,15 @@ async def of(
     *,
     every: Mapping[str, str] | None = None,
     first: str = "",
+    parts: Mapping[str, str] | None = None,
 ) -> Tabs:
     """The tabs of the list at this path. `counts`: how many presets list, by their names, and "All" of them; `most`: no
     more are counted. A preset changes its own filter and keeps the others, and the order of the list.
-    `every`: what asks for all of them, where nothing asks for the preset `first`."""
+    `every`: what asks for all of them, where nothing asks for the preset `first`. `parts`: values of a filter that list
+    a part of a preset, and the value of that preset."""
     typed = {name: value for name, value in params.filters(context).items() if value}
-    used = params.asked(context)
-    order = {name: value for name, value in typed.items() if name not in used}
+    order = {name: value for name, value in typed.items() if name not in params.asked(context)}
+    used = {name: (parts or {}).get(value, value) for name, value in params.asked(context).items()}
     async with context.parts.database.connection() as connection:
         views = await kept.views(connection, context.user.user_id, path)
     saved = [

@@ -101,6 +101,10 @@ def _concern(
     parked = cause.state == "PARKED"
     others = [hop.supplier for hop in routes.get(item.package_code, ()) if hop.supplier != cause.supplier]
     movable = not recharge and cause.state in _SURE
+    paused = supplier is not None and supplier.status == "PAUSED"
+    link = Link("Settle", "/console/suppliers#unknown") if parked else None
+    if paused and not parked:
+        link = Link("View supplier", f"/console/suppliers/{cause.supplier}")
     return Concern(
         level="fault" if parked or ailing else "waiting",
         text=text,
@@ -108,8 +112,8 @@ def _concern(
         ailing=ailing,
         since=since,
         next_at=None if parked else next_at,
-        acts=LineActs(item.line + 1, cause.state in _SURE, others if movable else ()),
-        link=Link("Settle", "/console/suppliers#unknown") if parked else None,
+        acts=LineActs(item.line + 1, cause.state in _SURE and not paused, others if movable else ()),
+        link=link,
     )
 
 

@@ -59,20 +59,27 @@
   for (const name of ["input", "change"]) document.addEventListener(name, (event) => { if (event.target.closest("form:has(.drop)")) nameFiles(); });
   addEventListener("pageshow", nameFiles);
   nameFiles();
-  // The buttons of a long form that is changed stay in sight.
-  document.addEventListener("input", (event) => event.target.closest("form:has(> .form-end)")?.classList.add("changed"));
-  // Prices that are typed in their rows and not saved yet are marked, and the button that saves them counts them.
-  const countPrices = (form) => {
-    const typed = [...all(".price-edit > .form-control", form)], button = form.querySelector(".price-foot > button");
-    for (const input of typed) input.classList.toggle("changed", input.value !== input.defaultValue);
-    const changed = all(".price-edit > .changed", form).length;
-    button.disabled = !changed;
-    button.textContent = changed ? `Save ${changed} ${changed === 1 ? "price" : "prices"}` : "Save prices";
+  // The buttons of a long form stay in sight while something in it is not saved, and say how much. What came back from the
+  // server unsaved is not counted.
+  const isChanged = (field) => {
+    if (field.type === "file") return field.files.length > 0;
+    if (field.type === "radio") return field.checked && !field.defaultChecked;
+    if (field.type === "checkbox") return field.checked !== field.defaultChecked;
+    if (field.localName === "select") return field.selectedIndex !== Math.max([...field.options].findIndex((option) => option.defaultSelected), 0);
+    return field.value !== field.defaultValue;
   };
-  for (const form of all("form:has(> .price-foot)")) {
-    form.addEventListener("input", () => countPrices(form));
-    addEventListener("pageshow", () => countPrices(form));
-    countPrices(form);
+  const countChanges = (form) => {
+    const fields = [...form.elements].filter((field) => field.name && field.matches("input:not([type=hidden], [hidden]), select, textarea"));
+    for (const field of fields) field.classList.toggle("changed", isChanged(field));
+    const count = fields.filter(isChanged).length, bar = form.querySelector(":scope > .save-bar"), unsaved = "unsaved" in bar.dataset;
+    form.classList.toggle("changed", unsaved || count > 0);
+    bar.querySelector(".changes").textContent = unsaved ? "Not saved" : count ? `${count} ${count === 1 ? "change" : "changes"}` : "";
+  };
+  for (const form of all("form:has(> .save-bar)")) {
+    for (const name of ["input", "change"]) form.addEventListener(name, () => countChanges(form));
+    form.addEventListener("reset", () => setTimeout(() => countChanges(form)));
+    addEventListener("pageshow", () => countChanges(form));
+    countChanges(form);
   }
 
   // A package is bought beside the catalogue: the card of its page that buys, in a dialog at the side.
@@ -231,13 +238,6 @@
     reader.addEventListener("load", () => { chosen = reader.result; drawAll(); });
     reader.readAsDataURL(file);
   });
-  // Nothing is saved that has not changed.
-  const save = form.querySelector("[data-saves]");
-  const isChanged = (field) => (field.type === "file" ? field.files.length > 0 : field.type === "checkbox" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue);
-  const fields = [...form.elements].filter((field) => field.matches("input[id^=field-]"));
-  const saves = save.textContent;
-  const mind = () => { save.disabled = !fields.some(isChanged); save.textContent = save.disabled ? save.dataset.saves : saves; };
-  for (const name of ["input", "change"]) form.addEventListener(name, () => { drawAll(); mind(); });
-  addEventListener("pageshow", mind);
-  mind();
+  for (const name of ["input", "change"]) form.addEventListener(name, drawAll);
+  form.addEventListener("reset", () => setTimeout(() => { chosen = null; drawAll(); }));
 })();

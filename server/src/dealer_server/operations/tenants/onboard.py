@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from dealer_server import store
 from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import MasterKeys
+from dealer_server.operations.audit.record_change import record_change
 from dealer_server.operations.errors import OperatorError, renamed
-from dealer_server.operations.tenants import brand, create
+from dealer_server.operations.tenants import brand, create, parsing
 from dealer_server.operations.tenants.brand import BrandChange
 from dealer_server.operations.tenants.create import Created
 from dealer_server.operations.tenants.set_terms import Terms
@@ -25,10 +27,12 @@ from dealer_server.store.tenants.dealer_draft import Draft
 
 
 class NewDealer(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a new dealer needs. `invite`: the mail address of its first user, "" for none yet."""
+    """Everything that a new dealer needs. `price_list_id`: in place of a markup of its own. `invite`: the mail address
+    of its first user, "" for none yet."""
 
     currency: str
     terms: Terms
+    price_list_id: int | None = None
     brand: BrandChange = BrandChange()
     invite: str = ""
     role: str = "admin"
@@ -88,6 +92,8 @@ async def _create(
             connection, master_keys, environment, new.currency, new.terms, author, clock
         )
     tenant_id = int(created.tenant_id)
+    if new.price_list_id is not None:
+        await _assign_list(connection, tenant_id, new.price_list_id, new.terms.markup, author, clock())
     if new.brand != BrandChange():
         with renamed(name="brand_name"):
             await brand.set_brand_within(connection, tenant_id, new.brand, author)
@@ -95,6 +101,20 @@ async def _create(
     if new.invite:
         invited = await invitations.invite_within(connection, tenant_id, new.invite, new.role, author, clock())
     return Onboarded(created, invited)
+
+
+async def _assign_list(
+    connection: Connection, tenant_id: int, price_list_id: int, markup: str | None, author: str, now: datetime
+) -> None:
+    """Nobody is told of its prices: the dealer is new. Raises OperatorError."""
+    if markup is not None and parsing.basis_points(markup):
+        raise OperatorError("a dealer with a price list has no markup of its own: leave it empty", "markup")
+    if not await store.price_list.lock(connection, price_list_id, shared=True):
+        raise OperatorError("this price list was removed: choose another one", "price_list")
+    await store.price_list.assign(connection, tenant_id, price_list_id, now)
+    assigned = await store.price_list.of_dealer(connection, tenant_id)
+    after = {"priceList": assigned[1] if assigned else None}
+    await record_change(connection, author, "tenant.price_list", tenant_id, {}, {"priceList": None}, after)
 
 
 async def keep_draft(

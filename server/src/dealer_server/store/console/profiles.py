@@ -19,12 +19,12 @@ STATES: tuple[State, ...] = (*USES, "SUSPENDED", "REVIEW", "REFUNDING", "REFUNDE
 
 
 class ProfileFilter(NamedTuple):
-    """Which profiles: all that is given must match. `state`: one of STATES. `iccid`: its last digits or all of them.
-    Their ids are from `first` on and before `end`. `ending`: of one dealer, plans in use that end from a time on and
-    before another."""
+    """Which profiles: all that is given must match. `states`: in one of these, where there are any. `iccid`: its last
+    digits or all of them. Their ids are from `first` on and before `end`. `ending`: of one dealer, plans in use that
+    end from a time on and before another."""
 
     tenant_id: int | None = None
-    state: State | None = None
+    states: tuple[State, ...] = ()
     iccid: str | None = None
     first: int = 0
     end: int = NEWEST
@@ -97,7 +97,7 @@ async def list_profiles(
         return ListPage(found[:size], found[size - 1].profile_id if len(found) > size else None)
 
     async def matching(begin: int, end: int, limit: int) -> list[ProfileRow]:
-        return await _fetch(connection, scan, filters.state, begin, end, limit)
+        return await _fetch(connection, scan, filters.states, begin, end, limit)
 
     return await pages.scan(connection, scan, size, matching, lambda row: row.profile_id, max_scanned)
 
@@ -113,7 +113,7 @@ async def list_by_end(
     order = f"plan_use_end_at {direction}, profile_id {direction}"
     within = "plan_use_end_at >= $7 AND plan_use_end_at < $8" if filters.ending else "true"
     beyond = "<" if latest_first else ">"
-    found = _BY_END.format(order=order, beyond=beyond, state=_OF_STATE[filters.state], within=within)
+    found = _BY_END.format(order=order, beyond=beyond, state=_any(filters.states), within=within)
     rows = await connection.fetch(
         _OF_ROWS.format(found=found, order=order),
         filters.tenant_id,
@@ -135,7 +135,7 @@ async def _by_iccid(connection: Connection, filters: ProfileFilter, scan: ScanRa
         return []
     after = digits[:-1] + chr(ord(digits[-1]) + 1)
     rows = await connection.fetch(
-        _statement(_ENDING, scan, filters.state), scan.tenant_id, scan.first, scan.end, limit, digits, after
+        _statement(_ENDING, scan, filters.states), scan.tenant_id, scan.first, scan.end, limit, digits, after
     )
     return [ProfileRow(**row) for row in rows]
 
@@ -157,8 +157,7 @@ _IN_USE: Mapping[Use, str] = {
     "USED_UP": f"plan_use_status <> 'NOT_STARTED' AND {_USED_UP}",
     "ENDED": f"plan_use_status = 'ENDED' AND NOT ({_USED_UP})",
 }
-_OF_STATE: Mapping[State | None, str] = {
-    None: "true",
+_OF_STATE: Mapping[State, str] = {
     **{word: f"{_VALID} AND NOT ({_SUSPENDED}) AND {condition}" for word, condition in _IN_USE.items()},
     "SUSPENDED": f"{_VALID} AND {_SUSPENDED}",
     "REVIEW": "in_review",
@@ -210,14 +209,18 @@ FROM found f JOIN order_item i USING (tenant_id, order_id, line) ORDER BY {{orde
 
 
 async def _fetch(
-    connection: Connection, scan: ScanRange, state: State | None, begin: int, end: int, limit: int
+    connection: Connection, scan: ScanRange, states: Sequence[State], begin: int, end: int, limit: int
 ) -> list[ProfileRow]:
-    rows = await connection.fetch(_statement(_OF_EACH, scan, state), scan.tenant_id, begin, end, limit)
+    rows = await connection.fetch(_statement(_OF_EACH, scan, states), scan.tenant_id, begin, end, limit)
     return [ProfileRow(**row) for row in rows]
 
 
-def _statement(found: str, scan: ScanRange, state: State | None) -> str:
-    found = found.format(direction=scan.direction, state=_OF_STATE[state])
+def _any(states: Sequence[State]) -> str:
+    return " OR ".join(f"({_OF_STATE[state]})" for state in states) or "true"
+
+
+def _statement(found: str, scan: ScanRange, states: Sequence[State]) -> str:
+    found = found.format(direction=scan.direction, state=_any(states))
     return _OF_ROWS.format(found=found, order=f"profile_id {scan.direction}")
 
 

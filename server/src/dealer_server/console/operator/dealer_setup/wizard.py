@@ -23,6 +23,8 @@ from dealer_server.operations.users import accounts
 from dealer_server.operations.users.accounts import DEALER_ROLES, IssuedLink
 from dealer_server.rules.money import money
 from dealer_server.rules.notices import low_balance
+from dealer_server.store.catalogue import price_list
+from dealer_server.store.catalogue.price_list import Listed
 from dealer_server.store.tenants import credential
 from dealer_server.store.tenants.dealer_draft import Draft
 
@@ -49,7 +51,7 @@ STEPS = (
         "Dealer",
         ("name", "currency", "balance", "credit_limit", "low_balance", *OPTIONAL),
     ),
-    Step("prices", "Prices", ("markup", "prices")),
+    Step("prices", "Prices", ("price_list", "markup", "prices")),
     Step("user", "First user", ("address", "role")),
     Step("review", "Review", ()),
 )  # fmt: skip
@@ -59,7 +61,7 @@ NAMES = [step.name for step in STEPS]
 @page(NEW, OPERATOR_ADMINS, TEMPLATE)
 async def begin(context: RequestContext) -> Html:
     """Nothing is kept before the first step is filled in."""
-    return _shown(NEW, STEPS[0], DEFAULTS)
+    return _shown(NEW, STEPS[0], DEFAULTS, [])
 
 
 @action(NEW, OPERATOR_ADMINS)
@@ -74,7 +76,9 @@ async def first(context: RequestContext) -> Redirect:
 @page(STEP, OPERATOR_ADMINS, TEMPLATE)
 async def show(context: RequestContext) -> Html:
     draft, at = await _draft(context)
-    return _shown(_address(draft.draft_id, at), STEPS[at], draft.fields, draft)
+    async with context.parts.database.connection() as connection:
+        lists = await price_list.listed(connection)
+    return _shown(_address(draft.draft_id, at), STEPS[at], draft.fields, lists, draft)
 
 
 @action(STEP, OPERATOR_ADMINS)
@@ -154,6 +158,7 @@ def _new_dealer(fields: Mapping[str, str], at: int) -> NewDealer:
             markup=params.text(fields, "markup") if priced else None,
             prices=_prices(fields.get("prices", "")) if priced else {},
         ),
+        price_list_id=params.number(fields, "price_list") if priced else None,
         brand=brand,
         invite=fields.get("address", "").strip() if invites else "",
         role=fields.get("role", "admin"),
@@ -200,7 +205,9 @@ def _address(draft_id: int, at: int) -> str:
     return STEP.format(draft_id=draft_id, step=STEPS[at].name)
 
 
-def _shown(address: str, step: Step, fields: Mapping[str, str], draft: Draft | None = None) -> Html:
+def _shown(
+    address: str, step: Step, fields: Mapping[str, str], lists: Sequence[Listed], draft: Draft | None = None
+) -> Html:
     return Html(
         action=address,
         step=step,
@@ -210,6 +217,7 @@ def _shown(address: str, step: Step, fields: Mapping[str, str], draft: Draft | N
         draft_id=draft.draft_id if draft else None,
         more=any(fields.get(name, "") != DEFAULTS.get(name, "") for name in OPTIONAL),
         currencies=CURRENCIES,
+        lists=[(str(one.price_list_id), one.name) for one in lists],
         low_percents=low_balance.PERCENTS,
         roles=DEALER_ROLES,
         price_count=len([line for line in fields.get("prices", "").splitlines() if line.strip()]),
