@@ -110,6 +110,11 @@ async def test_no_answer_to_a_form_has_a_barrier(
     await price.fill(was)
     await expect(save).to_be_hidden()
     await price.fill("98.00")
+    async with page.expect_event("dialog") as asked:
+        await page.get_by_role("link", name="Packages", exact=True).first.click(no_wait_after=True)
+    left = await asked.value
+    assert left.type == "beforeunload"
+    await left.dismiss()
     await page.get_by_role("button", name="Cancel", exact=True).filter(visible=True).click()
     await expect(price).to_have_value(was)
     await expect(save).to_be_hidden()

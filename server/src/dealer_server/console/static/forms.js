@@ -82,6 +82,13 @@
     countChanges(form);
   }
 
+  // Nobody leaves what is not saved unasked.
+  let sent = false;
+  document.addEventListener("submit", () => { sent = true; });
+  document.addEventListener("click", (event) => { if (event.target.closest("[data-cancels]")) sent = true; });
+  addEventListener("pageshow", () => { sent = false; });
+  addEventListener("beforeunload", (event) => { if (!sent && document.querySelector("form.changed > .save-bar")) event.preventDefault(); });
+
   // A package is bought beside the catalogue: the card of its page that buys, in a dialog at the side.
   const NAMED = ["id", "for", "aria-describedby", "aria-controls"];
   const openDrawer = async (link) => {
