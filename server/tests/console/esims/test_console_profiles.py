@@ -17,9 +17,11 @@ from dealer_server.api.install_page.texts import texts
 from dealer_server.console.shared import words
 from dealer_server.rules import dates
 from dealer_server.rules.esim import qr
+from dealer_server.rules.notices.notice import NewNotice
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import profiles, regions
 from dealer_server.store.console.profiles import ProfileFilter
+from dealer_server.store.notices import outbox
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import acts, does, fill, see
@@ -494,8 +496,8 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
     async with service.database.connection() as connection:
         for profile_id, days in zip(ids[:3], (3, 1, 2), strict=True):
             await connection.execute(
-                "UPDATE profile SET plan_use_end_at = now() + make_interval(days => $3)"
-                " WHERE tenant_id = $1 AND profile_id = $2",
+                "UPDATE profile SET plan_use_start_at = now() - interval '4 days',"
+                " plan_use_end_at = now() + make_interval(days => $3) WHERE tenant_id = $1 AND profile_id = $2",
                 int(dealer.tenant_id),
                 profile_id,
                 days,
@@ -513,6 +515,47 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
         soon = (await clerk.get("/console/profiles?ends=soon")).text
         assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', soon) == [str(ids[1])], "today or tomorrow"
         assert re.search(r'aria-current="page"><bdi>Ends soon</bdi> <span class="tab-count">1<', soon), soon
-        assert "1 plan ends today or tomorrow" in await see(clerk, "/console"), "home counts what the list shows"
+        assert "1 plan ends tomorrow" in await see(clerk, "/console"), "home counts what the list shows"
+        day = (datetime.now(UTC).date() + timedelta(days=1)).isoformat()
+        notice = NewNotice(dealer.tenant_id, "PLANS_ENDING", day, {"date": day, "count": 2, "plans": []})
+        await service.database.run(lambda connection: outbox.add(connection, [notice], datetime.now(UTC)))
+        assert f"2 plans end on {dates.day(datetime.fromisoformat(day))}, 1 still in use" in await see(
+            clerk, "/console/notices"
+        ), "the inbox too"
         file = (await clerk.get("/console/profiles.csv?ends=soon")).text
         assert str(ids[1]) in file and str(ids[2]) not in file and len(file.split()) == 2
+        async with service.database.connection() as connection:
+            short = "UPDATE profile SET plan_use_start_at = plan_use_end_at - interval '1 day' WHERE tenant_id = $1"
+            await connection.execute(short, int(dealer.tenant_id))
+        assert "plan ends" not in await see(clerk, "/console"), "of short plans nothing is told"
+        assert "No eSIM matches" in await see(clerk, "/console/profiles?ends=soon")
+
+
+async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
+    service: Service, dealer: ApiClient, stranger: ApiClient
+) -> None:
+    """And of a dealer who never mails from here nothing is told in lists."""
+    order, foreign = await bought(dealer, quantity=3), await bought(stranger)
+    page, waiting = f"/console/orders/{order['orderNo']}", "/console/profiles?status=NOT_MAILED"
+    first, second, third = (one["profileId"] for one in profiles_of(await query(dealer, order)))
+    async with signed_in(service, "admin", dealer.tenant_id) as clerk:
+        assert "3 of 3 eSIMs not mailed to the buyer yet" in await see(clerk, page)
+        assert "ot mailed" not in await see(clerk, "/console/profiles") + await see(clerk, "/console/orders")
+        await clerk.post(f"/console/profiles/{first}/mail", {"mail": "ann@example.com", "language": "en"})
+        assert "2 of 3 eSIMs not mailed to the buyer yet" in await see(clerk, page)
+        assert "2 not mailed yet" in await see(clerk, "/console/profiles?status=NOT_INSTALLED")
+        listed = (await clerk.get(waiting)).text
+        assert re.findall(LINK, listed) == [third, second] and listed.count("Not mailed yet") == 2
+        assert re.search(r'aria-current="page"><bdi>Not mailed</bdi> <span class="tab-count">2<', listed)
+        assert third in (await clerk.get("/console/profiles.csv?status=NOT_MAILED")).text
+        again = await bought(dealer)
+        assert (
+            (await see(clerk, "/console/orders")).count("Not mailed yet")
+            == 1
+            == (await see(clerk, "/console")).count("Not mailed yet")
+        ), "of an order with a mail its mail is told"
+        await advance(dealer, again, "START")
+        assert "ot mailed" not in await see(clerk, f"/console/orders/{again['orderNo']}"), "its buyer has it"
+        assert "Not mailed yet" not in await see(clerk, "/console/orders")
+    async with signed_in(service, "admin", stranger.tenant_id) as other:
+        assert foreign["orderNo"] in (await other.get(waiting)).text and first not in (await other.get(waiting)).text

@@ -48,9 +48,10 @@ async def test_the_preview_shows_the_brand_as_it_is_typed(
     await page.goto(f"{service.url}/console/brand")
     title = page.locator(".brand-preview [data-name]").first
     await expect(title).to_have_text("eSIM")
-    await expect(page.get_by_role("button", name="No changes")).to_be_disabled()
+    await expect(page.get_by_role("button", name="Save", exact=True)).to_be_disabled()
+    await expect(page.get_by_text("Nothing is changed yet.")).to_be_visible()
     await page.get_by_label("Name", exact=True).fill("Sunbird Travel")
-    await expect(page.get_by_role("button", name="Save install page")).to_be_enabled()
+    await expect(page.get_by_role("button", name="Save", exact=True)).to_be_enabled()
     await expect(title).to_have_text("Sunbird Travel")
     await page.get_by_label("Email").fill("help@sunbird.example")
     await expect(page.locator(".brand-preview [data-support]").nth(2)).to_have_text("help@sunbird.example")
@@ -65,7 +66,7 @@ async def test_the_preview_shows_the_brand_as_it_is_typed(
     await page.get_by_label("Logo").set_input_files({"name": "logo.png", "mimeType": "image/png", "buffer": PICTURE})
     await expect(page.locator(".brand-preview image").last).to_have_attribute("href", LOGO)
     drawn = await painted(page)
-    await page.get_by_role("button", name="Save install page").click()
+    await page.get_by_role("button", name="Save", exact=True).click()
     await expect(page.get_by_role("status")).to_contain_text("The brand is saved")
     assert await painted(page) == drawn, "the server draws the same"
     await expect(page.locator(".brand-preview image").last).to_have_attribute("href", LOGO)

@@ -16,9 +16,11 @@ from dealer_server.rules.search.query import FEWEST_DIGITS
 from dealer_server.store.console import profiles as store
 from dealer_server.store.console import queues
 from dealer_server.store.console.pages import ListPage
-from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileRow, State
+from dealer_server.store.console.profiles import STATES, Listed, ProfileFilter, ProfileRow, State
+from dealer_server.store.notices import buyer_mails
 
 PROFILES = "/console/profiles"
+DAY = timedelta(days=1)
 More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order", "ends")
 PRESETS: tuple[State, ...] = ("NOT_INSTALLED", "INSTALLED", "IN_USE", "NEARLY_USED", "USED_UP", "ENDED")
@@ -31,6 +33,9 @@ ENDS = "ends"
 """A list of one dealer's plans in use, by their end."""
 ENDS_SOON, SOON = "Ends soon", "soon"
 """The tab of those that end today or tomorrow, and what asks for it."""
+NOT_MAILED: Listed = "NOT_MAILED"
+"""Those that wait to be mailed, of a dealer who mails from here: a link beside those that are not installed."""
+ACCEPTED: tuple[Listed, ...] = (*STATES, NOT_MAILED)
 COLUMNS: Mapping[str, Callable[[ProfileRow], str]] = {
     "profileId": lambda row: str(row.profile_id),
     "ICCID": lambda row: row.iccid or "",
@@ -50,7 +55,7 @@ def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
     first, end = identity.ids_between(params.day(query, "from"), params.day(query, "to", after=True))
     return ProfileFilter(
         tenant_id=tenant_id,
-        state=params.one_of(query, "state", STATES) or params.one_of(query, "status", STATES),
+        state=params.one_of(query, "state", STATES) or params.one_of(query, "status", ACCEPTED),
         iccid=params.text(query, "iccid"),
         first=first,
         end=end,
@@ -60,7 +65,7 @@ def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
 def ending_soon(now: datetime) -> tuple[datetime, datetime]:
     """Today and tomorrow."""
     today = start_of(day_of(now))
-    return today, today + timedelta(days=2)
+    return today, today + 2 * DAY
 
 
 async def page(
@@ -71,17 +76,19 @@ async def page(
     sorts = (*CREATED, ENDS) if context.user.tenant_id is not None else CREATED
     order = params.order(context, PROFILES, sorts, ENDS if wanted.ending else NEWEST_FIRST)
     oldest_first, seen = not order.descending, params.number(context.query, "before")
-    faults = params.faults(context.query, state=STATES, status=STATES) | _iccid_fault(wanted.iccid)
+    faults = params.faults(context.query, state=STATES, status=ACCEPTED) | _iccid_fault(wanted.iccid)
     found = ListPage[ProfileRow]((), None)
     async with context.parts.database.connection() as connection:
         if not faults:
             found = await _read(connection, wanted, seen, order)
         held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
-        states: tuple[State, ...] = (*PRESETS, *SELDOM, *([wanted.state] if wanted.state else ()))
-        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, states, COUNTED)
-        soon = None
-        if context.user.tenant_id is not None:
-            soon = await count_ending_soon(connection, context.user.tenant_id, context.now)
+        own, soon, mails = context.user.tenant_id, None, wanted.state == NOT_MAILED
+        if own is not None:
+            soon = min(sum(await count_ending_soon(connection, own, context.now)), COUNTED)
+            mails = mails or await buyer_mails.has_any(connection, own)
+        states: Sequence[Listed] = (*PRESETS, *SELDOM, *filter(None, (wanted.state,)))
+        wait = (NOT_MAILED,) if mails else ()
+        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, (*states, *wait), COUNTED)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
     seldom: list[State] = [
@@ -91,11 +98,15 @@ async def page(
     presets = [(_tab(state), {name: state}) for state in dict.fromkeys((*urgent, *PRESETS, *seldom))]
     if soon is not None:
         presets.insert(len(urgent) + PRESETS.index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
+    if wanted.state == NOT_MAILED:
+        presets.insert(len(urgent) + PRESETS.index("NOT_INSTALLED") + 1, (_tab(NOT_MAILED), {name: NOT_MAILED}))
     listed = {_tab(state): count for state, count in counts.items()} | ({ENDS_SOON: soon} if soon is not None else {})
     return Html(
         profiles=found.rows,
         in_review=in_review,
         filters=wanted,
+        mails=mails,
+        unmailed=counts.get(NOT_MAILED, 0),
         faults=faults,
         filtered=bool(faults) or wanted != filters({}, context.user.tenant_id),
         tabs=await tabs.of(context, PROFILES, presets, listed, COUNTED),
@@ -123,9 +134,12 @@ async def _read(connection: Connection, wanted: ProfileFilter, seen: int | None,
     return await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=not order.descending)
 
 
-async def count_ending_soon(connection: Connection, tenant_id: int, now: datetime) -> int:
-    """How many of the dealer's the tab lists, COUNTED at most."""
-    return await store.count_ending(connection, tenant_id, ending_soon(now), COUNTED)
+async def count_ending_soon(connection: Connection, tenant_id: int, now: datetime) -> tuple[int, int]:
+    """How many of the dealer's end today and how many tomorrow, each COUNTED at most."""
+    today, after = ending_soon(now)
+    days = (today, today + DAY), (today + DAY, after)
+    first, second = [await store.count_ending(connection, tenant_id, day, COUNTED) for day in days]
+    return first, second
 
 
 def _iccid_fault(typed: str | None) -> dict[str, str]:
@@ -134,7 +148,7 @@ def _iccid_fault(typed: str | None) -> dict[str, str]:
     return {"iccid": f"“{typed[:40]}” is not an ICCID or its last {FEWEST_DIGITS} digits or more"}
 
 
-def _tab(state: State | None) -> str:
+def _tab(state: Listed | None) -> str:
     return "All" if state is None else words.IN_REVIEW if state == "REVIEW" else words.text(state)
 
 

@@ -235,8 +235,8 @@
   const save = form.querySelector("[data-saves]");
   const isChanged = (field) => (field.type === "file" ? field.files.length > 0 : field.type === "checkbox" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue);
   const fields = [...form.elements].filter((field) => field.matches("input[id^=field-]"));
-  const saves = save.textContent;
-  const mind = () => { save.disabled = !fields.some(isChanged); save.textContent = save.disabled ? save.dataset.saves : saves; };
+  const unchanged = form.querySelector("[data-unchanged]");
+  const mind = () => { save.disabled = !fields.some(isChanged); unchanged.hidden = !save.disabled; };
   for (const name of ["input", "change"]) form.addEventListener(name, () => { drawAll(); mind(); });
   addEventListener("pageshow", mind);
   mind();
