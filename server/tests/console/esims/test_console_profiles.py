@@ -529,33 +529,3 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
             await connection.execute(short, int(dealer.tenant_id))
         assert "plan ends" not in await see(clerk, "/console"), "of short plans nothing is told"
         assert "No eSIM matches" in await see(clerk, "/console/profiles?ends=soon")
-
-
-async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
-    service: Service, dealer: ApiClient, stranger: ApiClient
-) -> None:
-    """And of a dealer who never mails from here nothing is told in lists."""
-    order, foreign = await bought(dealer, quantity=3), await bought(stranger)
-    page, waiting = f"/console/orders/{order['orderNo']}", "/console/profiles?status=NOT_MAILED"
-    first, second, third = (one["profileId"] for one in profiles_of(await query(dealer, order)))
-    async with signed_in(service, "admin", dealer.tenant_id) as clerk:
-        assert "3 of 3 eSIMs not mailed to the buyer yet" in await see(clerk, page)
-        assert "ot mailed" not in await see(clerk, "/console/profiles") + await see(clerk, "/console/orders")
-        await clerk.post(f"/console/profiles/{first}/mail", {"mail": "ann@example.com", "language": "en"})
-        assert "2 of 3 eSIMs not mailed to the buyer yet" in await see(clerk, page)
-        assert "2 not mailed yet" in await see(clerk, "/console/profiles?status=NOT_INSTALLED")
-        listed = (await clerk.get(waiting)).text
-        assert re.findall(LINK, listed) == [third, second] and listed.count("Not mailed yet") == 2
-        assert re.search(r'aria-current="page"><bdi>Not mailed</bdi> <span class="tab-count">2<', listed)
-        assert third in (await clerk.get("/console/profiles.csv?status=NOT_MAILED")).text
-        again = await bought(dealer)
-        assert (
-            (await see(clerk, "/console/orders")).count("Not mailed yet")
-            == 1
-            == (await see(clerk, "/console")).count("Not mailed yet")
-        ), "of an order with a mail its mail is told"
-        await advance(dealer, again, "START")
-        assert "ot mailed" not in await see(clerk, f"/console/orders/{again['orderNo']}"), "its buyer has it"
-        assert "Not mailed yet" not in await see(clerk, "/console/orders")
-    async with signed_in(service, "admin", stranger.tenant_id) as other:
-        assert foreign["orderNo"] in (await other.get(waiting)).text and first not in (await other.get(waiting)).text

@@ -218,7 +218,11 @@ def _steps(
     signed = min((use.used_at for use in uses), default=done.get("HEALTH") or done.get("BALANCE"))
     called = signed is not None or wallet.order_count > 0
     package = "TEST-OK" if settings.environment == "test" else "PACKAGE"
-    ordering = ("POST /esim/order with a package of /package/list.", "/console/orders", "Orders")
+    ordering = (
+        "Buy one here, or by API: POST /esim/order with a package of /package/list.",
+        "/console/catalogue",
+        "Catalogue",
+    )
     return [
         Step("Get your AppKey", "The AppKey identifies you, the AppSecret signs your calls.",
              "/console/credentials", "AppKeys", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),

@@ -316,6 +316,7 @@ def _add_names(made: Environment) -> None:
         "axis_of": axis.axis,
         "scale_to": axis.Axis,
         "order_no": identity.order_no,
+        "own_number": identity.own_reference,
         "item_no": identity.item_no,
         "topup_no": identity.topup_no,
         "refund_no": identity.refund_no,
