@@ -91,15 +91,7 @@ async def page(
         counts = {} if faults or wanted.iccid else await store.count(connection, wanted, (*states, *wait), COUNTED)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
-    seldom: list[State] = [
-        state for state in STATES if wanted.state == state or (state in SELDOM and counts.get(state))
-    ]
-    urgent: list[State] = [state for state in URGENT if state in seldom]
-    presets = [(_tab(state), {name: state}) for state in dict.fromkeys((*urgent, *PRESETS, *seldom))]
-    if soon is not None:
-        presets.insert(len(urgent) + PRESETS.index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
-    if wanted.state == NOT_MAILED:
-        presets.insert(len(urgent) + PRESETS.index("NOT_INSTALLED") + 1, (_tab(NOT_MAILED), {name: NOT_MAILED}))
+    presets = _presets(wanted, name, counts, ends=soon is not None)
     listed = {_tab(state): count for state, count in counts.items()} | ({ENDS_SOON: soon} if soon is not None else {})
     return Html(
         profiles=found.rows,
@@ -124,6 +116,22 @@ async def page(
         order=order,
         **fields,
     )
+
+
+def _presets(
+    wanted: ProfileFilter, name: str, counts: Mapping[Listed | None, int], *, ends: bool
+) -> list[tuple[str, dict[str, str]]]:
+    """Tabs, and what asks for each. `ends`: with that of plans that end soon."""
+    seldom: list[State] = [
+        state for state in STATES if wanted.state == state or (state in SELDOM and counts.get(state))
+    ]
+    urgent: list[State] = [state for state in URGENT if state in seldom]
+    presets = [(_tab(state), {name: str(state)}) for state in dict.fromkeys((*urgent, *PRESETS, *seldom))]
+    if ends:
+        presets.insert(len(urgent) + PRESETS.index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
+    if wanted.state == NOT_MAILED:
+        presets.insert(len(urgent) + PRESETS.index("NOT_INSTALLED") + 1, (_tab(NOT_MAILED), {name: str(NOT_MAILED)}))
+    return presets
 
 
 async def _read(connection: Connection, wanted: ProfileFilter, seen: int | None, order: Order) -> ListPage[ProfileRow]:
