@@ -124,6 +124,7 @@ async def test_usage_and_times_are_shown_of_an_esim_in_use(dealer: ApiClient):
     assert "of 1\N{NO-BREAK SPACE}GB" in text and "640\N{NO-BREAK SPACE}MB left" in text
     assert 'max="100" value="63"' in page, "of what is left"
     assert '="mailto:' not in page and "used up, the shop where you bought this eSIM can sell you more." in text
+    assert "Get more data" not in text, "no contact is set"
     assert "No internet?" in text and "Countries and networks" in text
     end = datetime.fromisoformat(used["planUseEndTime"])
     assert texts("en").days_left((end - datetime.now(UTC)).days) in text and "Data per day" not in text, "of one day"
@@ -458,6 +459,14 @@ async def test_the_brand_of_the_dealer_is_shown_and_no_others(dealer: ApiClient,
     assert "<bdi>&lt;b&gt;Sunbird&lt;/b&gt; سفر</bdi>" in page and "<b>Sunbird" not in page
     assert "--fill:#e11d74" in page and f"data:image/svg+xml;base64,{base64.b64encode(LOGO).decode()}" in page
     assert 'href="mailto:help@sunbird.example"' in page and 'href="tel:+442079460000"' in page
+    for step, said in (
+        ("START", "سفر can sell you more"),
+        ("EXPIRE", "0\N{NO-BREAK SPACE}B of 1\N{NO-BREAK SPACE}GB used"),
+    ):
+        await advance(dealer, order, step)
+        page = await page_of(dealer, order)
+        assert re.search(r'href="https://sunbird.example/help"[^>]*>Get more data<', page) and said in page
+        assert (" left<" in page) == (step == "START"), "what is left has ended with the plan"
     other = await page_of(stranger, theirs)
     assert "Sunbird" not in other and texts("en")("support_shop") in other and "data:image" not in other
 

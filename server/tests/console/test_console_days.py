@@ -229,7 +229,7 @@ async def test_a_dealers_first_day_ends_with_all_steps_done_and_an_esim(
         await done(page, 4)
         await menu(page, "Install page")
         await page.get_by_label("Name", exact=True).fill("Acme Travel")
-        await press(page, "Save install page")
+        await press(page, "Save")
         await done(page, 5)
         await verify_webhook(page, receiver, app_secret)
         await done(page, 6)

@@ -422,7 +422,7 @@ async def test_a_topup_that_waits_is_withdrawn_and_who_did_is_written_down(
     assert path in await people["finance"].get("/console/wallet")
     assert path not in await people["developer"].get("/console/wallet")
     home = await people["finance"].get("/console")
-    assert 'aria-label="For your information"' in home and "waits for review" in home and 'id="attention"' not in home
+    assert "For your information</h2>" in home and "waits for review" in home and "Needs attention" not in home
     await people["developer"].post(path, status=403)
     for _ in range(2):
         assert f"{topup_no} is cancelled" in await people["finance"].post(path)

@@ -1,5 +1,6 @@
 """The page Notices and the mailbox of `dev`: who opens them, what stands there, and what a mail may do in a page."""
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,10 +10,13 @@ from dealer_server import clock
 from dealer_server.notices.example import MAILS_IN_A_WINDOW
 from dealer_server.rules.notices.notice import NewNotice
 from dealer_server.store.notices import outbox
-from support.api_client import Service, running_service
+from support.api_client import ApiClient, Service, running_service
 from support.browser import signed_in
 from support.chromium import needs_chromium, opened, page_faults
+from support.console.operator_pages import see
 from support.console.people import PHONE, sign_in
+from support.money.recharges import advance
+from support.money.refunds import bought, profiles, query
 from support.notices.told import rows, user
 from support.webhook_fixture import eventually
 
@@ -137,3 +141,36 @@ async def test_a_user_chooses_and_reads_a_mail_in_a_browser(service: Service, si
         inside = page.frame_locator("iframe").locator("td.value bdi").first
         await expect(inside).to_have_text(f"{ARABIC} (AR-{'W' if size is None else 'P'})")
         assert heard == []
+
+
+async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
+    service: Service, dealer: ApiClient, stranger: ApiClient
+) -> None:
+    """And of a dealer who never mails from here nothing is told in lists."""
+    order, foreign = await bought(dealer, quantity=3), await bought(stranger)
+    page, waiting = f"/console/orders/{order['orderNo']}", "/console/profiles?status=NOT_MAILED"
+    first, second, third = (one["profileId"] for one in profiles(await query(dealer, order)))
+    async with signed_in(service, "admin", dealer.tenant_id) as clerk:
+        assert "3 of 3 eSIMs not mailed to the buyer yet" in await see(clerk, page)
+        assert "ot mailed" not in await see(clerk, "/console/profiles") + await see(clerk, "/console/orders")
+        await clerk.post(f"/console/profiles/{first}/mail", {"mail": "ann@example.com", "language": "en"})
+        assert "2 of 3 eSIMs not mailed to the buyer yet" in await see(clerk, page)
+        assert "2 not mailed yet" in await see(clerk, "/console/profiles?status=NOT_INSTALLED")
+        listed = (await clerk.get(waiting)).text
+        assert (
+            re.findall(r'<tr data-href="/console/profiles/(\d+)"', listed) == [third, second]
+            and listed.count("Not mailed yet") == 2
+        )
+        assert re.search(r'aria-current="page"><bdi>Not mailed</bdi> <span class="tab-count">2<', listed)
+        assert third in (await clerk.get("/console/profiles.csv?status=NOT_MAILED")).text
+        again = await bought(dealer)
+        assert (
+            (await see(clerk, "/console/orders")).count("Not mailed yet")
+            == 1
+            == (await see(clerk, "/console")).count("Not mailed yet")
+        ), "of an order with a mail its mail is told"
+        await advance(dealer, again, "START")
+        assert "ot mailed" not in await see(clerk, f"/console/orders/{again['orderNo']}"), "its buyer has it"
+        assert "Not mailed yet" not in await see(clerk, "/console/orders")
+    async with signed_in(service, "admin", stranger.tenant_id) as other:
+        assert foreign["orderNo"] in (await other.get(waiting)).text and first not in (await other.get(waiting)).text

@@ -13,6 +13,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.dev import (
+    buyers,
     calls,
     catalogue,
     history,
@@ -39,6 +40,7 @@ from dealer_server.rules.orders.snapshot import Links
 from dealer_server.settings import Settings
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.console import overview
+from dealer_server.store.past import buyer_mails as past_mails
 from dealer_server.store.past import calls as past_calls
 from dealer_server.store.past import notices as past_notices
 from dealer_server.store.past import orders as past_orders
@@ -103,6 +105,7 @@ async def seed(database: Database, opened: Settings, days: int, receiving: str) 
             await _record_reviews(connection, made)
             told = [notices.told(one.tenant_id, one.orders, one.entries, one.topups, now) for one in made]
             await past_notices.write(connection, [row for rows in told for row in rows])
+            await past_mails.write(connection, made[0].tenant_id, list(buyers.mails(made[0].orders)))
             return made[0].app_key
 
         app_key = await database.run(create)

@@ -17,9 +17,11 @@ from dealer_server.api.install_page.texts import texts
 from dealer_server.console.shared import words
 from dealer_server.rules import dates
 from dealer_server.rules.esim import qr
+from dealer_server.rules.notices.notice import NewNotice
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import profiles, regions
 from dealer_server.store.console.profiles import ProfileFilter
+from dealer_server.store.notices import outbox
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import acts, does, fill, see
@@ -494,8 +496,8 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
     async with service.database.connection() as connection:
         for profile_id, days in zip(ids[:3], (3, 1, 2), strict=True):
             await connection.execute(
-                "UPDATE profile SET plan_use_end_at = now() + make_interval(days => $3)"
-                " WHERE tenant_id = $1 AND profile_id = $2",
+                "UPDATE profile SET plan_use_start_at = now() - interval '4 days',"
+                " plan_use_end_at = now() + make_interval(days => $3) WHERE tenant_id = $1 AND profile_id = $2",
                 int(dealer.tenant_id),
                 profile_id,
                 days,
@@ -513,6 +515,17 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
         soon = (await clerk.get("/console/profiles?ends=soon")).text
         assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', soon) == [str(ids[1])], "today or tomorrow"
         assert re.search(r'aria-current="page"><bdi>Ends soon</bdi> <span class="tab-count">1<', soon), soon
-        assert "1 plan ends today or tomorrow" in await see(clerk, "/console"), "home counts what the list shows"
+        assert "1 plan ends tomorrow" in await see(clerk, "/console"), "home counts what the list shows"
+        day = (datetime.now(UTC).date() + timedelta(days=1)).isoformat()
+        notice = NewNotice(dealer.tenant_id, "PLANS_ENDING", day, {"date": day, "count": 2, "plans": []})
+        await service.database.run(lambda connection: outbox.add(connection, [notice], datetime.now(UTC)))
+        assert f"2 plans end on {dates.day(datetime.fromisoformat(day))}, 1 still in use" in await see(
+            clerk, "/console/notices"
+        ), "the inbox too"
         file = (await clerk.get("/console/profiles.csv?ends=soon")).text
         assert str(ids[1]) in file and str(ids[2]) not in file and len(file.split()) == 2
+        async with service.database.connection() as connection:
+            short = "UPDATE profile SET plan_use_start_at = plan_use_end_at - interval '1 day' WHERE tenant_id = $1"
+            await connection.execute(short, int(dealer.tenant_id))
+        assert "plan ends" not in await see(clerk, "/console"), "of short plans nothing is told"
+        assert "No eSIM matches" in await see(clerk, "/console/profiles?ends=soon")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dealer_server.rules.incidents import dealer, overview, receiver, supplier
-from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
+from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
 from dealer_server.rules.incidents.delay import delay_text
 from dealer_server.rules.incidents.health import share_text, supplier_word
 from dealer_server.rules.incidents.incident import Incident, worst_first
@@ -323,12 +323,12 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
         (Own(days_left=0), ["Your balance lasts less than a day: as fast as you spent it in the last 7 days"]),
         (Own(secrets=[("shop", SIX)]), ["The previous AppSecret of shop ends"]),
         (
-            Own(ending=1),
-            ["1 plan ends today or tomorrow: recharge where the package allows it, or sell another eSIM"],
+            Own(ending=Ending(1, 2)),
+            ["1 plan ends today, 2 plans tomorrow: recharge where the package allows it, or sell another eSIM"],
         ),
         (
-            Own(ending=1_300),
-            ["1,300 plans end today or tomorrow: recharge where the package allows it, or sell another eSIM"],
+            Own(ending=Ending(0, 1_300)),
+            ["1,300 plans end tomorrow: recharge where the package allows it, or sell another eSIM"],
         ),
         (Own(in_review=1), ["1 refund is in review"]),
         (Own(refused=12), ["12 API calls were refused in the last 24 hours"]),

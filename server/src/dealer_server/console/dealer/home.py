@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from dealer_server.console.dealer import findings, resale
+from dealer_server.console.dealer.orders import unmailed
 from dealer_server.console.find import orders as find_orders
 from dealer_server.console.shared import reports
 from dealer_server.console.shared.incidents import receiver_health
@@ -89,7 +90,7 @@ async def home(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         wallet = await dealer.wallet(connection, context.tenant_id)
         done = await api_log.steps(connection, context.tenant_id)
-        latest = await _latest(connection, context.tenant_id)
+        latest = await _latest(connection, context)
         endpoint = await endpoints.find(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
         tried = await recent_attempts.hours(connection, context.tenant_id, last_day.start)
@@ -136,13 +137,14 @@ async def home(context: RequestContext) -> Html:
     )
 
 
-async def _latest(connection: Connection, tenant_id: int) -> dict[str, Any]:
+async def _latest(connection: Connection, context: RequestContext) -> dict[str, Any]:
     """The newest orders, and what stands beside them."""
-    newest = await orders.list_orders(connection, OrderFilter(tenant_id), None, ORDERS)
+    newest = await orders.list_orders(connection, OrderFilter(context.tenant_id), None, ORDERS)
     ids = [one.order_id for one in newest.rows]
     return {
         "orders": newest.rows,
-        "mailed": await buyer_mails.newest_of_orders(connection, tenant_id, ids),
+        "mailed": await buyer_mails.newest_of_orders(connection, context.tenant_id, ids),
+        "unmailed": await unmailed(context, connection, newest.rows),
         "in_review": await find_orders.in_review(connection, newest.rows),
     }
 
@@ -216,7 +218,11 @@ def _steps(
     signed = min((use.used_at for use in uses), default=done.get("HEALTH") or done.get("BALANCE"))
     called = signed is not None or wallet.order_count > 0
     package = "TEST-OK" if settings.environment == "test" else "PACKAGE"
-    ordering = ("POST /esim/order with a package of /package/list.", "/console/orders", "Orders")
+    ordering = (
+        "Buy one here, or by API: POST /esim/order with a package of /package/list.",
+        "/console/catalogue",
+        "Catalogue",
+    )
     return [
         Step("Get your AppKey", "The AppKey identifies you, the AppSecret signs your calls.",
              "/console/credentials", "AppKeys", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),

@@ -6,12 +6,14 @@ from datetime import date
 from typing import NamedTuple
 
 from dealer_server.console.auth.notices import GROUPS, NOTICES
+from dealer_server.console.find import profiles
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Html, RequestContext
 from dealer_server.rules import dates
+from dealer_server.rules.incidents.dealer import Ending
 from dealer_server.rules.notices.notice import AnyNoticeType, types_of
 from dealer_server.rules.notices.texts import Text, text_of
 from dealer_server.rules.reports.period import day_of
@@ -55,12 +57,15 @@ async def notices(context: RequestContext) -> Html:
         found = await listing.newest(connection, context.tenant_id, types, before, SIZE + 1)
         known = await listing.outcomes(connection, context.tenant_id, [one.notice_id for one in found])
         url = await recipients.url(connection, context.tenant_id)
+        soon = Ending(*await profiles.count_ending_soon(connection, context.tenant_id, context.now))
+    today = day_of(context.now)
+    left = {today: soon.today, today + profiles.DAY: soon.tomorrow}
     shown = [one for one in found[:SIZE] if kind != UNREAD or mark.is_unread(one.notice_id)]
     failed = defaultdict[int, list[Outcome]](list)
     for outcome in known:
         if outcome.state == "FAILED":
             failed[outcome.notice_id].append(outcome)
-    rows = [_row(one, mark.is_unread(one.notice_id), failed[one.notice_id], day_of(context.now)) for one in shown]
+    rows = [_row(one, mark.is_unread(one.notice_id), failed[one.notice_id], left) for one in shown]
     following = found[SIZE - 1].notice_id if len(found) > SIZE and kind != UNREAD else None
     ended = [row for row in rows if row.level == "past" and kind != "customers"]
     lines = [[row] for row in rows if row.level != "past" or kind == "customers"] + [ended] * bool(ended)
@@ -78,15 +83,18 @@ async def notices(context: RequestContext) -> Html:
     )
 
 
-def _row(one: Notice, unread: bool, failed: Sequence[Outcome], today: date) -> Row:
+def _row(one: Notice, unread: bool, failed: Sequence[Outcome], left: Mapping[date, int]) -> Row:
+    """`left`: how many plans still end on a day, as the home page and the list of eSIMs count them."""
     text = text_of(one.notice_type, one.data)
     level = "fault" if text.urgent else "note"
     if one.notice_type == "PLANS_ENDING":
         day = date.fromisoformat(one.data["date"])
-        level = "waiting" if day >= today else "past"
+        told, still, today = int(one.data["count"]), left.get(day, 0), min(left)
+        level = "waiting" if still else "note" if day > today else "past"
         if level == "past":
-            ended = f"{many(int(one.data['count']), 'plan')} ended on {dates.day(day)}"
-            text = text._replace(subject=ended)
+            text = text._replace(subject=f"{many(told, 'plan')} ended on {dates.day(day)}")
+        elif still != told:
+            text = text._replace(subject=f"{text.subject}, {still or 'none'} still in use")
     if not (unread or text.urgent) or level == "past":
         text = text._replace(sentence="")
     return Row(one, text, level, unread, failed)

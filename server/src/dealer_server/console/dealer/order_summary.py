@@ -121,6 +121,4 @@ def settled_text(history: History) -> str:
     if order.recharges is not None:
         return "The recharge is applied."
     gone = len(order.profiles) - ready
-    if ready == 1 and not gone:
-        return ""
-    return f"{many(ready, 'eSIM')}{f', {gone} refunded or cancelled' if gone else ''}"
+    return f"{many(ready, 'eSIM')}, {gone} refunded or cancelled" if gone else ""

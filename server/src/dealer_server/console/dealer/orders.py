@@ -27,6 +27,7 @@ from dealer_server.rules.refunds import refund
 from dealer_server.rules.refunds.refund import Reason
 from dealer_server.store.console import dealer, queues
 from dealer_server.store.console import orders as console_orders
+from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.orders import OrderRow
 from dealer_server.store.notices import buyer_mails
@@ -68,9 +69,16 @@ async def orders(context: RequestContext) -> Answer:
     async def more(connection: Connection, rows: Sequence[OrderRow]) -> dict[str, Any]:
         found = await buyer_mails.newest_of_orders(connection, context.tenant_id, [row.order_id for row in rows])
         profits = {row.order_id: resale.profit_of_row(context.parts.catalogue(), row) for row in rows}
-        return {"mailed": found, "profits": profits}
+        return {"mailed": found, "unmailed": await unmailed(context, connection, rows), "profits": profits}
 
     return await find_orders.page(context, find_orders.filters(context.query, context.tenant_id), more)
+
+
+async def unmailed(context: RequestContext, connection: Connection, rows: Sequence[OrderRow]) -> set[int]:
+    """Those with an eSIM that waits to be mailed, of a dealer who mails from here."""
+    if not await buyer_mails.has_any(connection, context.tenant_id):
+        return set()
+    return await console_profiles.unmailed_orders(connection, context.tenant_id, [row.order_id for row in rows])
 
 
 @download(f"{ORDERS}.csv", DEALERS, listing=True)

@@ -16,10 +16,12 @@ from dealer_server.rules.search.query import FEWEST_DIGITS
 from dealer_server.store.console import profiles as store
 from dealer_server.store.console import queues
 from dealer_server.store.console.pages import ListPage
-from dealer_server.store.console.profiles import STATES, ProfileFilter, ProfileRow, State
+from dealer_server.store.console.profiles import STATES, Listed, ProfileFilter, ProfileRow, State
+from dealer_server.store.notices import buyer_mails
 
 PROFILES = "/console/profiles"
-Counts = Mapping[State | None, int]
+Counts = Mapping[Listed | None, int]
+DAY = timedelta(days=1)
 More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order", "ends")
 GROUPS: Mapping[str, tuple[State, ...]] = {
@@ -31,8 +33,13 @@ GROUPS: Mapping[str, tuple[State, ...]] = {
 }
 """Tabs and the states that each lists; each state is in one of them."""
 _NAMES: Mapping[str, str] = {"UNUSED": "Unused", "OVER": "Ended", "PROBLEM": "Problems"}
-_GROUP_OF: Mapping[str, str] = {state: group for group, states in GROUPS.items() for state in states}
-ASKED = (*GROUPS, *STATES)
+NOT_MAILED: Listed = "NOT_MAILED"
+"""Of those that are not installed, offered to a dealer who mails from here."""
+_GROUP_OF: Mapping[str, str] = {
+    **{state: group for group, states in GROUPS.items() for state in states},
+    NOT_MAILED: "UNUSED",
+}
+ASKED: tuple[str, ...] = (*GROUPS, *STATES, NOT_MAILED)
 """What may be asked for: a tab, or one state of it."""
 ENDS = "ends"
 """A list of one dealer's plans in use, by their end."""
@@ -65,7 +72,7 @@ def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
     first, end = identity.ids_between(params.day(query, "from"), params.day(query, "to", after=True))
     return ProfileFilter(
         tenant_id=tenant_id,
-        states=GROUPS.get(asked) or tuple(state for state in STATES if state == asked),
+        states=GROUPS.get(asked) or tuple(state for state in (*STATES, NOT_MAILED) if state == asked),
         iccid=params.text(query, "iccid"),
         first=first,
         end=end,
@@ -77,9 +84,12 @@ def _asked(query: Mapping[str, str]) -> str:
     return params.one_of(query, "state", ASKED) or params.one_of(query, "status", ASKED) or ""
 
 
-def _chosen(asked: str) -> Chosen:
+def _chosen(asked: str, *, mails: bool) -> Chosen:
+    """`mails`: with those that wait to be mailed."""
     group = asked if asked in GROUPS else _GROUP_OF.get(asked, "")
-    within = GROUPS.get(group, STATES)
+    within: Sequence[Listed] = GROUPS.get(group, STATES)
+    if mails and "NOT_INSTALLED" in within:
+        within = (*within, NOT_MAILED)
     options = [(group, "Any status"), *((state, _name(state)) for state in within)] if len(within) > 1 else []
     return Chosen(group, "" if asked == group else asked, options)
 
@@ -87,7 +97,7 @@ def _chosen(asked: str) -> Chosen:
 def ending_soon(now: datetime) -> tuple[datetime, datetime]:
     """Today and tomorrow."""
     today = start_of(day_of(now))
-    return today, today + timedelta(days=2)
+    return today, today + 2 * DAY
 
 
 async def page(
@@ -104,10 +114,12 @@ async def page(
         if not faults:
             found = await _read(connection, wanted, seen, order)
         held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
-        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, STATES, COUNTED)
-        soon = None
-        if context.user.tenant_id is not None:
-            soon = await count_ending_soon(connection, context.user.tenant_id, context.now)
+        own, soon, mails = context.user.tenant_id, None, NOT_MAILED in wanted.states
+        if own is not None:
+            soon = min(sum(await count_ending_soon(connection, own, context.now)), COUNTED)
+            mails = mails or await buyer_mails.has_any(connection, own)
+        states = (*STATES, NOT_MAILED) if mails else STATES
+        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, states, COUNTED)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
     presets = [(_name(group), {name: group}) for group in GROUPS]
@@ -117,11 +129,13 @@ async def page(
         profiles=found.rows,
         in_review=in_review,
         filters=wanted,
+        mails=mails,
+        unmailed=counts.get(NOT_MAILED, 0),
         faults=faults,
         filtered=bool(faults) or wanted != filters({}, context.user.tenant_id),
         tabs=await tabs.of(context, PROFILES, presets, _listed(counts, soon), COUNTED, parts=_GROUP_OF),
         dates=dates.of(context, PROFILES),
-        chosen=_chosen(_asked(context.query)),
+        chosen=_chosen(_asked(context.query), mails=mails),
         pager=params.list_pager(
             context,
             PROFILES,
@@ -144,9 +158,12 @@ async def _read(connection: Connection, wanted: ProfileFilter, seen: int | None,
     return await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=not order.descending)
 
 
-async def count_ending_soon(connection: Connection, tenant_id: int, now: datetime) -> int:
-    """How many of the dealer's the tab lists, COUNTED at most."""
-    return await store.count_ending(connection, tenant_id, ending_soon(now), COUNTED)
+async def count_ending_soon(connection: Connection, tenant_id: int, now: datetime) -> tuple[int, int]:
+    """How many of the dealer's end today and how many tomorrow, each COUNTED at most."""
+    today, after = ending_soon(now)
+    days = (today, today + DAY), (today + DAY, after)
+    first, second = [await store.count_ending(connection, tenant_id, day, COUNTED) for day in days]
+    return first, second
 
 
 def _iccid_fault(typed: str | None) -> dict[str, str]:
@@ -155,7 +172,7 @@ def _iccid_fault(typed: str | None) -> dict[str, str]:
     return {"iccid": f"“{typed[:40]}” is not an ICCID or its last {FEWEST_DIGITS} digits or more"}
 
 
-def _total(counts: Counts, states: Sequence[State]) -> int | None:
+def _total(counts: Counts, states: Sequence[Listed]) -> int | None:
     """How many are in one of these states, in any where there are none; None where that is not known."""
     if not states or None not in counts:
         return counts.get(None)

@@ -279,6 +279,17 @@ _DATES = {
 }
 
 
+_NUMBERS = {
+    "own_number": identity.own_reference,
+    "order_no": identity.order_no,
+    "item_no": identity.item_no,
+    "topup_no": identity.topup_no,
+    "refund_no": identity.refund_no,
+    "sms_no": identity.sms_no,
+    "created_at": identity.created_at,
+}
+
+
 def _add_names(made: Environment) -> None:
     """What templates call."""
     made.filters |= {
@@ -315,12 +326,7 @@ def _add_names(made: Environment) -> None:
         "major": money.text,
         "axis_of": axis.axis,
         "scale_to": axis.Axis,
-        "order_no": identity.order_no,
-        "item_no": identity.item_no,
-        "topup_no": identity.topup_no,
-        "refund_no": identity.refund_no,
-        "sms_no": identity.sms_no,
-        "created_at": identity.created_at,
+        **_NUMBERS,
         "choices": words.choices,
         "item_state": words.item_state,
         "order_state": words.order_state,

@@ -42,12 +42,18 @@ class Answered(NamedTuple):
     settled_at: datetime
 
 
+class Ending(NamedTuple):
+    """How many plans in use of the dealer's customers end."""
+
+    today: int = 0
+    tomorrow: int = 0
+
+
 class Own(NamedTuple):
     """What only the dealer itself is told: how many of its orders failed and are not refunded, and how many failed of
     late and are; refunds that were answered of late, how many of its top-ups wait for review and their sum, and how
     many calls were refused of late. `in_review`: how many of its refunds wait for the operator. `days_left`: of its
-    balance. `ending`: how many plans in use of its customers end today or tomorrow. `secrets`: AppKeys whose previous
-    secret ends, and when."""
+    balance. `secrets`: AppKeys whose previous secret ends, and when."""
 
     failed: int = 0
     returned: int = 0
@@ -57,7 +63,7 @@ class Own(NamedTuple):
     refused: int = 0
     in_review: int = 0
     days_left: int | None = None
-    ending: int = 0
+    ending: Ending = Ending()
     secrets: Sequence[tuple[str, datetime]] = ()
 
 
@@ -104,9 +110,13 @@ def _worst_first(found: list[Incident]) -> list[Incident]:
     return sorted(found, key=lambda one: rank(one.level))
 
 
-def _ending(plans: int) -> Iterator[Incident]:
-    if plans:
-        text = f"{many(plans, 'plan', ENDING_COUNTED)} end{'s' * (plans == 1)} today or tomorrow"
+def _ending(ending: Ending) -> Iterator[Incident]:
+    if plans := ending.today or ending.tomorrow:
+        text = (
+            f"{many(plans, 'plan', ENDING_COUNTED)} end{'s' * (plans == 1)} {'today' if ending.today else 'tomorrow'}"
+        )
+        if ending.today and ending.tomorrow:
+            text += f", {many(ending.tomorrow, 'plan', ENDING_COUNTED)} tomorrow"
         detail = "recharge where the package allows it, or sell another eSIM"
         yield Incident("PLANS", "", "waiting", text, detail=detail)
 

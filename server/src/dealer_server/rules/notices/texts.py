@@ -223,7 +223,7 @@ def _plans_ending(data: Mapping[str, Any]) -> Text:
             *((f"eSIM {plain(one['profileId'])} (ICCID …{plain(one['iccid'])[-4:]})", _ending(one)) for one in plans),
             *more,
         ],
-        "/console/profiles",
+        "/console/profiles?ends=soon",
         "Open the eSIMs",
     )
 

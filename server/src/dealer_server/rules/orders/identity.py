@@ -4,6 +4,7 @@ An orderId is seconds since 2020 x 10^6 + a sequence, handed out in blocks by th
 tenants by construction, grows with time, and holds the order's createTime. orderNo and itemNo are computed from it.
 """
 
+import re
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -113,3 +114,12 @@ def profile_id(text: int | str) -> int | None:
             return None
         text = int(text)
     return text if 0 < text < 2**53 else None
+
+
+_made_here = re.compile(r"console-.*|bulk-[0-9a-f]{16}-[0-9]+").fullmatch
+
+
+def own_reference(transaction_id: str) -> str:
+    """What its dealer calls an order by; "" of one that was bought in the console or with a CSV file, which made its
+    transactionId."""
+    return "" if _made_here(transaction_id) else transaction_id

@@ -52,8 +52,7 @@ class Reference(NamedTuple):
 
     @property
     def own(self) -> str:
-        """The transaction id; "" of an order that was bought in the console, which gave it one."""
-        return "" if self.transaction_id.startswith("console-") else self.transaction_id
+        return identity.own_reference(self.transaction_id)
 
 
 class Owner(NamedTuple):

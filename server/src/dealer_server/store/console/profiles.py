@@ -12,19 +12,22 @@ from dealer_server.store.console import pages
 from dealer_server.store.console.orders import VoidRequest, maker
 from dealer_server.store.console.pages import MAX_SCANNED, ListPage, ScanRange
 from dealer_server.store.profiles import daily_usage
+from dealer_server.store.profiles.ending import TOLD_OF
 
 NEWEST = 2**53
 State = Literal[Use, "SUSPENDED", "REVIEW", "REFUNDING", "REFUNDED", "CANCELLED", "FAILED"]
 STATES: tuple[State, ...] = (*USES, "SUSPENDED", "REVIEW", "REFUNDING", "REFUNDED", "CANCELLED", "FAILED")
+Listed = Literal[State, "NOT_MAILED"]
+"""NOT_MAILED: of those that are NOT_INSTALLED, whose install page was not mailed from here."""
 
 
 class ProfileFilter(NamedTuple):
     """Which profiles: all that is given must match. `states`: in one of these, where there are any. `iccid`: its last
     digits or all of them. Their ids are from `first` on and before `end`. `ending`: of one dealer, plans in use that
-    end from a time on and before another."""
+    are told of (store/profiles/ending.py) and end from a time on and before another."""
 
     tenant_id: int | None = None
-    states: tuple[State, ...] = ()
+    states: tuple[Listed, ...] = ()
     iccid: str | None = None
     first: int = 0
     end: int = NEWEST
@@ -32,7 +35,7 @@ class ProfileFilter(NamedTuple):
 
 
 class ProfileRow(NamedTuple):
-    """A profile in a list. `held`: a pending refund names it."""
+    """A profile in a list. `held`: a pending refund names it. `unmailed`: it is NOT_MAILED."""
 
     tenant_id: int
     profile_id: int
@@ -51,6 +54,7 @@ class ProfileRow(NamedTuple):
     suspended: bool
     data_total_bytes: int | None
     data_usage_bytes: int
+    unmailed: bool
 
     @property
     def shows_suspended(self) -> bool:
@@ -111,7 +115,7 @@ async def list_by_end(
     )
     direction = "DESC" if latest_first else "ASC"
     order = f"plan_use_end_at {direction}, profile_id {direction}"
-    within = "plan_use_end_at >= $7 AND plan_use_end_at < $8" if filters.ending else "true"
+    within = f"plan_use_end_at >= $7 AND plan_use_end_at < $8 AND {TOLD_OF}" if filters.ending else "true"
     beyond = "<" if latest_first else ">"
     found = _BY_END.format(order=order, beyond=beyond, state=_any(filters.states), within=within)
     rows = await connection.fetch(
@@ -157,7 +161,8 @@ _IN_USE: Mapping[Use, str] = {
     "USED_UP": f"plan_use_status <> 'NOT_STARTED' AND {_USED_UP}",
     "ENDED": f"plan_use_status = 'ENDED' AND NOT ({_USED_UP})",
 }
-_OF_STATE: Mapping[State, str] = {
+_NOT_INSTALLED = f"{_VALID} AND NOT ({_SUSPENDED}) AND {_IN_USE['NOT_INSTALLED']}"
+_OF_STATE: Mapping[Listed, str] = {
     **{word: f"{_VALID} AND NOT ({_SUSPENDED}) AND {condition}" for word, condition in _IN_USE.items()},
     "SUSPENDED": f"{_VALID} AND {_SUSPENDED}",
     "REVIEW": "in_review",
@@ -165,13 +170,16 @@ _OF_STATE: Mapping[State, str] = {
     "REFUNDED": "refunded AND NOT failed",
     "CANCELLED": "cancelled AND NOT (refunded OR held OR failed)",
     "FAILED": "failed",
+    "NOT_MAILED": "unmailed",
 }
 # $1 tenant_id; ids from $2 on and before $3; $4 how many; $5, $6 between which reversed ICCIDs.
 _SPAN = "profile_id >= $2 AND profile_id < $3"
-_COLUMNS = """tenant_id, profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, plan_use_end_at,
+_COLUMNS = f"""tenant_id, profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, plan_use_end_at,
     smdp_status, failed, refunded, held, suspended, cancelled, data_total_bytes, data_usage_bytes,
     held AND EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = p.tenant_id AND l.profile_id = p.profile_id
-        AND l.way = 'REVIEW' AND l.status = 'PENDING' OFFSET 0) AS in_review"""
+        AND l.way = 'REVIEW' AND l.status = 'PENDING' OFFSET 0) AS in_review,
+    {_NOT_INSTALLED} AND NOT EXISTS (SELECT FROM buyer_mail m WHERE m.tenant_id = p.tenant_id
+        AND m.profile_id = p.profile_id OFFSET 0) AS unmailed"""
 _OF_EACH = f"""
     SELECT p.*, t.name FROM tenant t CROSS JOIN LATERAL (
         SELECT * FROM (
@@ -203,30 +211,37 @@ _OF_ROWS = f"""
 WITH found AS MATERIALIZED ({{found}})
 SELECT f.tenant_id, f.profile_id, f.order_id, f.name AS dealer, i.package_code, {maker("i", "f")} AS supplier,
     f.iccid, f.lifecycle_status, f.plan_use_status, f.plan_use_end_at, f.smdp_status, f.failed, f.refunded, f.held,
-    f.suspended, f.data_total_bytes, f.data_usage_bytes
+    f.suspended, f.data_total_bytes, f.data_usage_bytes, f.unmailed
 FROM found f JOIN order_item i USING (tenant_id, order_id, line) ORDER BY {{order}}
+"""
+_UNMAILED_ORDERS = f"""
+    SELECT DISTINCT order_id FROM (
+        SELECT {_COLUMNS} FROM order_item i JOIN profile p USING (tenant_id, order_id, line)
+        WHERE i.tenant_id = $1 AND i.order_id = ANY($2::bigint[]) AND p.recharges IS NULL
+            AND profile_id >= i.first_profile_id AND profile_id < i.first_profile_id + i.quantity
+    ) p WHERE unmailed
 """
 
 
 async def _fetch(
-    connection: Connection, scan: ScanRange, states: Sequence[State], begin: int, end: int, limit: int
+    connection: Connection, scan: ScanRange, states: Sequence[Listed], begin: int, end: int, limit: int
 ) -> list[ProfileRow]:
     rows = await connection.fetch(_statement(_OF_EACH, scan, states), scan.tenant_id, begin, end, limit)
     return [ProfileRow(**row) for row in rows]
 
 
-def _any(states: Sequence[State]) -> str:
+def _any(states: Sequence[Listed]) -> str:
     return " OR ".join(f"({_OF_STATE[state]})" for state in states) or "true"
 
 
-def _statement(found: str, scan: ScanRange, states: Sequence[State]) -> str:
+def _statement(found: str, scan: ScanRange, states: Sequence[Listed]) -> str:
     found = found.format(direction=scan.direction, state=_any(states))
     return _OF_ROWS.format(found=found, order=f"profile_id {scan.direction}")
 
 
 async def count(
-    connection: Connection, filters: ProfileFilter, states: Sequence[State], most: int
-) -> dict[State | None, int]:
+    connection: Connection, filters: ProfileFilter, states: Sequence[Listed], most: int
+) -> dict[Listed | None, int]:
     """How many eSIMs of a dealer or of all, of these ids, whatever their state (None), and in each of these; none of
     the latter where there are `most` or more."""
     each = ", ".join(f"count(*) FILTER (WHERE {_OF_STATE[state]})::int AS n{at}" for at, state in enumerate(states))
@@ -245,15 +260,21 @@ async def count(
 
 
 async def count_ending(connection: Connection, tenant_id: int, ending: tuple[datetime, datetime], most: int) -> int:
-    """How many plans in use of the dealer end in this time, up to `most`."""
+    """How many plans in use of the dealer are told of and end in this time, up to `most`."""
     found: int | None = await connection.fetchval(
-        "SELECT count(*)::int FROM (SELECT FROM profile WHERE tenant_id = $1 AND plan_use_status = 'STARTED'"
-        " AND plan_use_end_at >= $2 AND plan_use_end_at < $3 AND recharges IS NULL LIMIT $4) p",
+        "SELECT count(*)::int FROM (SELECT FROM profile WHERE tenant_id = $1 AND plan_use_end_at >= $2"
+        f" AND plan_use_end_at < $3 AND recharges IS NULL AND {TOLD_OF} LIMIT $4) p",
         tenant_id,
         *ending,
         most,
     )
     return found or 0
+
+
+async def unmailed_orders(connection: Connection, tenant_id: int, order_ids: Sequence[int]) -> set[int]:
+    """Which of these orders have an eSIM that is NOT_MAILED. Ids of its eSIMs follow that of the order."""
+    rows = await connection.fetch(_UNMAILED_ORDERS, tenant_id, order_ids)
+    return {row["order_id"] for row in rows}
 
 
 async def owner(connection: Connection, profile_id: int) -> ProfileOwner | None:

@@ -106,6 +106,14 @@ async def orders_to(connection: Connection, tenant_id: int, mail: str, limit: in
     return [row["order_id"] for row in rows]
 
 
+async def has_any(connection: Connection, tenant_id: int) -> bool:
+    """Whether the dealer mails buyers from here."""
+    found: bool | None = await connection.fetchval(
+        "SELECT EXISTS (SELECT FROM buyer_mail WHERE tenant_id = $1)", tenant_id
+    )
+    return bool(found)
+
+
 async def newest_of_orders(connection: Connection, tenant_id: int, order_ids: Sequence[int]) -> dict[int, BuyerMail]:
     """Of each of these orders the newest, by orderId."""
     return await _newest(connection, "order_id", tenant_id, order_ids)

@@ -8,8 +8,9 @@ from dealer_server.db.arrays import batch, columns
 from dealer_server.db.distributed import is_distributed
 from dealer_server.db.session import Session
 from dealer_server.rules.catalogue.package import ALWAYS_SOLD_OUT
-from dealer_server.rules.notices.ending_plans import MOST_LISTED, SHORTEST, EndingPlan
+from dealer_server.rules.notices.ending_plans import MOST_LISTED, EndingPlan
 from dealer_server.rules.notices.low_balance import Told, WalletState
+from dealer_server.store.profiles.ending import TOLD_OF
 
 # A dealer has few top-ups, found by their kind. The + 0 keeps the planner from walking back through all entries.
 _MOVED = """
@@ -121,21 +122,18 @@ async def end_conditions(session: Session, notice_type: str, subjects: Sequence[
 
 
 # Plans of a day by the index of their ends, the first `most` of each dealer in full.
-_ENDING = """
+_ENDING = f"""
 WITH ending AS MATERIALIZED (
     SELECT tenant_id, profile_id, order_id, line, iccid, plan_use_end_at,
         row_number() OVER (PARTITION BY tenant_id ORDER BY plan_use_end_at, profile_id) AS place,
         count(*) OVER (PARTITION BY tenant_id) AS total
-    FROM profile WHERE plan_use_status = 'STARTED' AND plan_use_end_at IS NOT NULL
-        AND plan_use_end_at >= $1 AND plan_use_end_at < $2 AND plan_use_end_at - plan_use_start_at >= $3::interval
-        AND NOT cancelled AND NOT EXISTS (SELECT FROM jsonb_array_elements(plans) plan
-            WHERE plan ->> 'mode' = 'QUEUE' AND plan ->> 'begun_at' IS NULL AND plan ->> 'cancelled' IS NULL)
+    FROM profile WHERE plan_use_end_at >= $1 AND plan_use_end_at < $2 AND {TOLD_OF}
 )
 SELECT e.tenant_id, e.profile_id, e.iccid, i.package_code, e.plan_use_end_at AS ends_at, e.total
 FROM ending e CROSS JOIN LATERAL (SELECT package_code FROM order_item i
     WHERE i.tenant_id = e.tenant_id AND i.order_id = e.order_id AND i.line = e.line OFFSET 0) i
     CROSS JOIN LATERAL (SELECT FROM tenant t WHERE t.tenant_id = e.tenant_id AND t.status = 'ACTIVE' OFFSET 0) t
-WHERE place <= $4 ORDER BY e.tenant_id, place
+WHERE place <= $3 ORDER BY e.tenant_id, place
 """
 
 
@@ -145,16 +143,14 @@ _ENDING_BY_TENANT = (
     + """SELECT e.tenant_id, e.profile_id, e.iccid, i.package_code, e.plan_use_end_at AS ends_at, e.total
 FROM ending e JOIN order_item i ON i.tenant_id = e.tenant_id AND i.order_id = e.order_id AND i.line = e.line
     JOIN tenant t ON t.tenant_id = e.tenant_id AND t.status = 'ACTIVE'
-WHERE place <= $4 ORDER BY e.tenant_id, place
+WHERE place <= $3 ORDER BY e.tenant_id, place
 """
 )
 
 
 async def ending_plans(session: Session, since: datetime, until: datetime) -> list[EndingPlan]:
     """Plans in use that end then, of active dealers, without those that are short or followed by another."""
-    rows = await session.fetch(
-        _ENDING_BY_TENANT if is_distributed(session) else _ENDING, since, until, SHORTEST, MOST_LISTED
-    )
+    rows = await session.fetch(_ENDING_BY_TENANT if is_distributed(session) else _ENDING, since, until, MOST_LISTED)
     return [EndingPlan(*row) for row in rows]
 
 

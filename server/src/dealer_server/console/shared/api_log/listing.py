@@ -105,7 +105,7 @@ def _named(call: CallRow) -> tuple[bool, int]:
 def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], lines: int) -> Pager:
     """`lines`: those that these calls stand in."""
     total = calls[0].total if calls else None
-    found = params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
+    found = params.pager(context, path, _following(calls), shown=len(calls), word="listed call", total=total)
     return found._replace(text=f"{found.text}, repeats joined") if lines < len(calls) else found
 
 
