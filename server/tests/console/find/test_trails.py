@@ -26,5 +26,5 @@ async def test_pages_below_a_list_lead_back_to_it(service: Service, dealer: ApiC
             trail = (await one.get(path)).text.partition('<nav class="trail"')[2].partition("</nav>")[0]
             assert re.findall(r'<a href="([^"]+)"', trail) == links, path
         page = (await one.get(f"/console/orders/{number}")).text
-        assert "<h1>TEST-OK 1 GB 7 days</h1>" in page and f'<span class="mono">{order["transactionId"]}</span>' in page
+        assert "<h1>TEST-OK 1 GB 7 days</h1>" in page and f"<code>{order['transactionId']}</code>" in page
         assert f'<span class="mono small text-nowrap">{number}</span>' in page

@@ -127,7 +127,9 @@ async def test_a_refund_is_decided_on_the_page_of_its_order(
     told = shown.partition("Decide the refund of 1.80 USD")[2].partition("Dealer's reference")[0]
     assert "by the dealer, by API" in told and "Within policy" in told and "Supplier cost Not known" in told
     assert "Within policy" in told and number in told and "Refund in review" in shown.partition("Timeline")[2]
-    assert "Being refunded" not in shown
+    for of_it in (page, f"/console/dealers/{dealer.tenant_id}", "/console/packages/TEST-REVIEW"):
+        told = await see(admin, of_it)
+        assert "Refund in review" in told and "Being refunded" not in told, of_it
     sent = await fill(admin, f"{QUEUE}/{number}/reject", page="order", reason="after 30 days")
     assert sent.headers["location"] == page
     assert "Decide the refund" not in await see(admin, page)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from dealer_server.console.find import choice, dates, files, tabs
+from dealer_server.console.find import orders as find_orders
 from dealer_server.console.operator.dealer_page import figures
 from dealer_server.console.operator.dealer_page.figures import ExportedDealer, Sales
 from dealer_server.console.operator.incidents import findings
@@ -177,6 +178,7 @@ async def show_dealer(context: RequestContext) -> Html:
         low_limits = await _low_limits(connection, dealer)
         answered = (await figures.endpoint_answers(connection, [tenant_id], context.now)).get(tenant_id, Answered())
         entries = await ledger.without_orders(connection, tenant_id, LATEST_ENTRIES)
+        latest = (await orders.list_orders(connection, OrderFilter(tenant_id=tenant_id), None, LATEST_ORDERS)).rows
         own, terms = {one.package_code: one.price for one in prices}, await describe(connection, tenant_id)
         return Html(
             dealer=dealer,
@@ -198,7 +200,8 @@ async def show_dealer(context: RequestContext) -> Html:
             low_limits=low_limits,
             low=dealer.available < dealer.low_balance_threshold
             or bool(low_limits and not dealer.low_balance_threshold and dealer.balance < low_limits[0]),
-            orders=(await orders.list_orders(connection, OrderFilter(tenant_id=tenant_id), None, LATEST_ORDERS)).rows,
+            orders=latest,
+            in_review=await find_orders.in_review(connection, latest),
             failed=await console_dealer.failed_deliveries(connection, tenant_id, COUNTED),
             unsent=await recent_deliveries.unfinished(connection, tenant_id, COUNTED),
             counted=COUNTED,

@@ -61,9 +61,9 @@ class Event(NamedTuple):
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """The oldest first. Those that follow each other and say the same are one, and so are the steps of a purchase that
-    went well at once, all webhooks that were accepted at the first attempt, and all that were not needed: of a dealer
-    without a callback URL they would be most of the timeline."""
+    """The oldest first, several that are told as one by the last of them. Those that follow each other and say the same
+    are one, and so are the steps of a purchase that went well at once, all webhooks that were accepted at the first
+    attempt, and all that were not needed: of a dealer without a callback URL they would be most of the timeline."""
     unneeded, accepted, others = list[Event](), list[Event](), list[Event]()
     for event in events:
         quiet = unneeded if event.state == "SKIPPED" else accepted if _accepted_at_once(event) else others
@@ -74,7 +74,8 @@ def in_order(events: Iterable[Event]) -> list[Event]:
 
 
 def _place(event: Event) -> tuple[datetime, int]:
-    return event.at, event.delivery_id or 0
+    last = event.repeats[-1] if event.repeats else event
+    return last.at, last.delivery_id or 0
 
 
 def _accepted_at_once(event: Event) -> bool:

@@ -73,7 +73,7 @@
     for (const field of fields) field.classList.toggle("changed", isChanged(field));
     const count = fields.filter(isChanged).length, bar = form.querySelector(":scope > .save-bar"), unsaved = "unsaved" in bar.dataset;
     form.classList.toggle("changed", unsaved || count > 0);
-    bar.querySelector(".changes").textContent = unsaved ? "Not saved" : count ? `${count} ${count === 1 ? "change" : "changes"}` : "";
+    bar.querySelector(".changes").textContent = unsaved ? "Not saved" : count ? `${count} ${count === 1 ? "change" : "changes"}` : bar.dataset.unchanged || "";
   };
   for (const form of all("form:has(> .save-bar)")) {
     for (const name of ["input", "change"]) form.addEventListener(name, () => countChanges(form));

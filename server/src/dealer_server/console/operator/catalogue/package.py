@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dealer_server import store
+from dealer_server.console.find import orders as find_orders
 from dealer_server.console.find import places
 from dealer_server.console.operator.suppliers.listing import call_counts, words_of
 from dealer_server.console.shared import params
@@ -85,6 +86,9 @@ async def show_package(context: RequestContext) -> Html:
         suppliers = await console_suppliers.list_suppliers(connection)
         counts = await call_counts(connection, suppliers, context.now)
         health = words_of(suppliers, counts)
+        latest = (
+            await console_orders.list_orders(connection, OrderFilter(package_code=code), None, LATEST_ORDERS)
+        ).rows
         own_floor = (await store.purchase.margin_floors(connection, [code])).get(code)
         return Html(
             package=package,
@@ -102,9 +106,8 @@ async def show_package(context: RequestContext) -> Html:
             payers=await _payers(connection, package, cost),
             most_payers=PAYERS,
             **_sales(await _days(connection, code, recent.compared(today)), package.currency, today),
-            latest=(
-                await console_orders.list_orders(connection, OrderFilter(package_code=code), None, LATEST_ORDERS)
-            ).rows,
+            latest=latest,
+            in_review=await find_orders.in_review(connection, latest),
         )
 
 
