@@ -217,7 +217,7 @@ async def test_terms_are_changed_by_one_form_and_its_change_is_in_the_audit_log(
     assert "1,000.00 USD credit + 25.00 USD" in await see(admin, f"/console/dealers?q={dealer.tenant_id}")
     assert "203.0.113.7" in page and "198.51.100.0/24" in page
     audit = await see(admin, f"/console/audit?dealer={dealer.tenant_id}&action=tenant.set")
-    assert "Changed the terms of a dealer" in audit and "Credit limit 0.00 USD → 25.00 USD" in audit
+    assert "Changed the terms of a dealer" in audit and "Credit limit 0.00 → 25.00 USD" in audit
     assert f"Changed the terms of a dealer {admin.name} 127.0.0.1" in audit
     raw = (await admin.get(f"/console/audit?dealer={dealer.tenant_id}&action=tenant.set")).text
     assert f'title="console:{admin.name}, 127.0.0.1"' in raw and f'<tr data-href="{home}">' in raw

@@ -266,7 +266,9 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     order_no = (await market.client.order()).data["orderNo"]
     await market.becomes("SELECT count(*)::int FROM purchase WHERE reason LIKE 'INSUFFICIENT_FUNDS%'", 1)
     page = await see(admin, NEAR)
-    assert re.search(r"Last failure .*?: INSUFFICIENT_FUNDS: 200007 .*? Test the connection", page)
+    assert re.search(
+        r"Last failure .*?: insufficient funds. Test the connection, .*? INSUFFICIENT_FUNDS: 200007 ", page
+    )
     waits = page[page.index("Waiting orders") : page.index("Recent calls")]
     assert order_no in waits and "INSUFFICIENT_FUNDS: 200007 as the test wants it" in waits
     packages_from = page.index("Routed packages", page.index("Recent calls"))

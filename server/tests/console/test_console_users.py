@@ -52,6 +52,16 @@ async def test_of_more_than_a_page_of_people_each_is_on_one_page(
         assert shown(last.text) == expected[-1:] and "DISABLED" in last.text
 
 
+async def test_an_admin_in_use_without_two_factor_sign_in_is_marked(service: Service, dealer: ApiClient):
+    [idle] = await crowd(service, dealer.tenant_id, 1)
+    async with signed_in(service, "admin", dealer.tenant_id) as one:
+        await accounts.change(service.database, int(idle), int(dealer.tenant_id), "admin", "ACTIVE", "test")
+        page = (await one.get("/console/users")).text
+        rows = {row[1]: row[2] for row in re.finditer(r'<tr id="user-(\d+)">(.*?)</tr>', page, re.DOTALL)}
+        assert "state-warning" in rows[str(one.user_id)] and "Turn on" in rows[str(one.user_id)]
+        assert "state-warning" not in rows[idle], "who never signed in has nothing to protect yet"
+
+
 async def test_an_operator_comes_to_everybody_operators_first(service: Service, admin: Browser, dealer: ApiClient):
     theirs = await crowd(service, dealer.tenant_id, PAGE_SIZE + 1)
     everybody = [user_id for page in await paged(admin, "/console/users") for user_id in page]

@@ -43,6 +43,8 @@ async def test_an_operator_sees_rows_totals_and_links(admin: Browser, clerk: Bro
     assert f'href="/console/orders?dealer={dealer.tenant_id}&amp;package=TEST-OK&amp;from=' in text
     page = await see(admin, f"/console/reports?by=package&dealer={dealer.tenant_id}")
     assert "Sold Revenue, USD Share Refunds, USD Net, USD" in page
+    today = clock.now().date()
+    assert re.search(rf" Reports, 30 days \d+ \w+( \d+)? – {today:%-d %b %Y} ", page), "as its filter, with its days"
     assert "TEST-OK 1 GB 7 days 2 3.60 66.7 % – 3.60" in page
     assert "Total 3 5.40 100 % −1.80 3.60" in page
     assert "No supplier cost is known for these sales." in page and "Margin" not in page

@@ -86,7 +86,6 @@ async def users(context: RequestContext) -> Html:
         dealer_roles=DEALER_ROLES,
         role_table=ROLE_TABLE,
         role_texts=ROLE_TEXTS,
-        two_factor=context.parts.settings.two_factor,
     )
 
 

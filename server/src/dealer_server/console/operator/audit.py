@@ -40,8 +40,8 @@ COLUMNS: Mapping[str, Callable[[Act], str]] = {
         f"{one.name}: {one.was} → {one.text}" if one.was else f"{one.name}: {one.text}" for one in _details(act)
     ),
 }
-WITHOUT_SIGN_INS, CHANGES, ALL = "Without sign-ins", "changes", "all"
-"""The tab that is shown until something is asked for; what asks for it, and for all."""
+FIRST, CHANGES, ALL = "Changes", "changes", "all"
+"""The tab that is shown until something is asked for, which leaves out sign-ins; what asks for it, and for all."""
 _CODE = re.compile(r"[A-Z]?\d{15,}|ak_\w+")
 _ARTICLE = re.compile(" an? ")
 _AMOUNTS = ("amount", "balance", "creditLimit", "lowBalanceThreshold")
@@ -102,9 +102,9 @@ async def audit(context: RequestContext) -> Html:
         tabs=await tabs.of(
             context,
             AUDIT,
-            [(WITHOUT_SIGN_INS, {"kind": CHANGES}), *((kind.name, {"kind": key}) for key, kind in KINDS.items())],
+            [(FIRST, {"kind": CHANGES}), *((kind.name, {"kind": key}) for key, kind in KINDS.items())],
             every={"kind": ALL},
-            first=WITHOUT_SIGN_INS,
+            first=FIRST,
         ),
         dates=dates.of(context, AUDIT),
         faults=faults,
@@ -200,12 +200,20 @@ def _details(act: Act) -> Sequence[Told]:
     old = before if isinstance(before, dict) else {}
     said = _of_list if act.action.startswith("price_list.") else words.label
     silent = (*_SILENT, act.dealer) if act.action.endswith(".create") else None
-    changes = [(name, text(name, value), text(name, old.get(name))) for name, value in after.items()]
+    changes = [
+        (name, new := text(name, value), _before(text(name, old.get(name)), new)) for name, value in after.items()
+    ]
     if act.action == "supplier.route":
         changes = [(name, new or "none", was) for name, new, was in changes if new != was]
     return facts + [
         Told(said(name), new, "", was, _is_silent(_text(name, after[name]), silent)) for name, new, was in changes
     ]
+
+
+def _before(was: str, new: str) -> str:
+    """An amount before a change, without the currency that the one after it has: 0.00 → 25.00 USD."""
+    number, _, unit = was.partition(" ")
+    return number if len(unit) == 3 and unit.isupper() and new.endswith(f" {unit}") else was
 
 
 def _of_list(name: str) -> str:

@@ -31,6 +31,11 @@ class Period(NamedTuple):
         """For people: November 2026, 29 Nov 2026, 31 Oct – 29 Nov 2026, 30 Dec 2025 – 2 Jan 2026."""
         if self == month_of(self.first).period:
             return month_of(self.first).title
+        return self.days_text
+
+    @property
+    def days_text(self) -> str:
+        """The same, a whole month too by its days: 1 Nov – 30 Nov 2026."""
         end = _day_text(self.last, year=True)
         if self.first == self.last:
             return end
