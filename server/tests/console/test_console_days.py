@@ -421,7 +421,7 @@ async def refused(page: Page, *paths: str) -> None:
 
 async def ask_for_a_topup(page: Page, amount: str) -> None:
     await menu(page, "Wallet")
-    await press(main(page), "Request a top-up")
+    await press(main(page), "Top up")
     asks = page.get_by_role("dialog")
     await asks.get_by_label("Amount").fill(amount)
     await press(asks, "Submit request")
@@ -467,7 +467,7 @@ async def test_a_dealers_developer_connects_and_moves_no_money(
         await see_the_order(page, order)
         await lacks(page, "Refund order")
         await menu(page, "Wallet")
-        await lacks(page, "Request a top-up", "Change")
+        await lacks(page, "Top up", "Change")
         await refused(page, "/console/users")
 
 

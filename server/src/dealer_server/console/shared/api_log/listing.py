@@ -105,8 +105,8 @@ def _named(call: CallRow) -> tuple[bool, int]:
 def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], lines: int) -> Pager:
     """`lines`: those that these calls stand in."""
     total = calls[0].total if calls else None
-    found = params.pager(context, path, _following(calls), shown=len(calls), word="listed call", total=total)
-    return found._replace(text=f"{found.text}, repeats joined") if lines < len(calls) else found
+    found = params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
+    return found._replace(text=f"{found.text} in {many(lines, 'row')}") if lines < len(calls) else found
 
 
 def _runs(calls: Iterable[tuple[CallRow, T]], *, apart: bool) -> list[tuple[CallRow, T, int]]:
