@@ -157,10 +157,9 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert "2 of 3 eSIMs not mailed to the buyer yet" in await see(clerk, page)
         assert "2 not mailed yet" in await see(clerk, "/console/profiles?status=NOT_INSTALLED")
         listed = (await clerk.get(waiting)).text
-        assert (
-            re.findall(r'<tr data-href="/console/profiles/(\d+)"', listed) == [third, second]
-            and listed.count("Not mailed yet") == 2 == listed.count('to-mail">Not mailed<')
-        )
+        assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', listed) == [third, second] and listed.count(
+            "Not mailed yet"
+        ) == 2 == listed.count('to-mail">Not mailed<')
         assert re.search(r'<option value="NOT_MAILED" selected>Not mailed<', listed)
         assert third in (await clerk.get("/console/profiles.csv?status=NOT_MAILED")).text
         again = await bought(dealer)
