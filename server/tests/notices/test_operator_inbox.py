@@ -64,7 +64,7 @@ async def test_what_nobody_was_told_of_stands_there_as_on_the_overview(quiet: Se
     async with quiet.client(await quiet.tenant(balance="10", qps=0)) as client, signed_in(quiet) as admin:
         await client.post("/account/topup", {"amount": "250", "transactionId": "top-1"})
         said = await see(admin, INBOX)
-        assert "Task: 1 top-up, 250.00 USD, has waited for approval for " in said and "Review" in said
+        assert "Task: 1 top-up, 250.00 USD, has waited for approval since " in said and "Review" in said
         await looks(quiet)
         assert (await see(admin, INBOX)).count("top-up") == 1
 
