@@ -7,9 +7,9 @@ from dealer_server.dev import catalogue as generate
 from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.catalogue.set_status import set_package_status
 from dealer_server.operations.price_lists import change
-from dealer_server.operations.price_lists.assign import assign
 from dealer_server.operations.price_lists.change import ListForm
 from dealer_server.operations.suppliers.configure import set_route
+from dealer_server.operations.tenants.assign_price_list import assign
 from dealer_server.operations.tenants.set_terms import Terms, set_tenant
 from dealer_server.store.suppliers.purchase import Hop
 from support.api_client import Service

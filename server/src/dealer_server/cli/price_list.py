@@ -171,7 +171,7 @@ async def set_list(
 @app.command(name="assign")
 async def assign(name: str, tenant_id: int, *, as_json: AsJson = False, context: Context) -> None:
     """Give a dealer a price list, instead of the one or the markup that it has."""
-    from dealer_server.operations.price_lists.assign import assign
+    from dealer_server.operations.tenants.assign_price_list import assign
 
     terms = await _named(name, context)
     await assign(context.database, tenant_id, terms.price_list_id, context.author, context.clock)
@@ -182,7 +182,7 @@ async def assign(name: str, tenant_id: int, *, as_json: AsJson = False, context:
 @app.command(name="unassign")
 async def unassign(tenant_id: int, *, as_json: AsJson = False, context: Context) -> None:
     """Take the price list away from a dealer: packages cost their own price then."""
-    from dealer_server.operations.price_lists.assign import assign
+    from dealer_server.operations.tenants.assign_price_list import assign
 
     await assign(context.database, tenant_id, None, context.author, context.clock)
     fields = {"tenantId": str(tenant_id), "priceListId": None}

@@ -1,7 +1,7 @@
 """Which rows does a page of a list hold? `pager` of a call becomes a window, and the rows' last id the next cursor."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from msgspec import UNSET
 
@@ -11,8 +11,7 @@ from dealer_server.store.orders.listing import Window
 from esim_dealer.wire import calls
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The page that a call wants."""
 
     page_num: int

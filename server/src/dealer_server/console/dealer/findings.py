@@ -12,7 +12,7 @@ from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents import dealer as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
-from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
+from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
 from dealer_server.rules.incidents.incident import Incident
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import api_log, dealer, queues
@@ -61,7 +61,7 @@ async def incidents(
         in_review=(await queues.unsettled(connection, tenant_id)).get("REVIEW", 0),
         refused=await api_log.refused_since(connection, tenant_id, context.now - REFUSED_SINCE) if may.secrets else 0,
         days_left=days_left,
-        ending=Ending(*await profiles.count_ending_soon(connection, tenant_id, context.now)),
+        ending=await profiles.count_ending_soon(connection, tenant_id, context.now),
         secrets=await _ending_secrets(connection, context) if may.secrets else (),
     )
     told = rules.own_incidents(found, own, context.now)

@@ -13,7 +13,6 @@ from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Html, RequestContext
 from dealer_server.rules import dates
-from dealer_server.rules.incidents.dealer import Ending
 from dealer_server.rules.notices.notice import AnyNoticeType, types_of
 from dealer_server.rules.notices.texts import Text, text_of
 from dealer_server.rules.reports.period import day_of
@@ -57,7 +56,7 @@ async def notices(context: RequestContext) -> Html:
         found = await listing.newest(connection, context.tenant_id, types, before, SIZE + 1)
         known = await listing.outcomes(connection, context.tenant_id, [one.notice_id for one in found])
         url = await recipients.url(connection, context.tenant_id)
-        soon = Ending(*await profiles.count_ending_soon(connection, context.tenant_id, context.now))
+        soon = await profiles.count_ending_soon(connection, context.tenant_id, context.now)
     today = day_of(context.now)
     left = {today: soon.today, today + profiles.DAY: soon.tomorrow}
     shown = [one for one in found[:SIZE] if kind != UNREAD or mark.is_unread(one.notice_id)]

@@ -32,6 +32,7 @@ MOST, ALL = 8, 50
 """Hits of each kind, and of one kind that is looked at alone."""
 MOST_LISTS = 3
 FEW_DIGITS = 5
+"""So many are the number of a webhook delivery by chance."""
 SEARCH = "/console/search"
 Kind = Literal["orders", "esims"]
 """Of which the search itself lists all."""
@@ -367,17 +368,15 @@ def _regions(context: RequestContext, asked: Query) -> Part:
         return Part(())
     text = asked.text.casefold()
     known = Counter((one.location_name, one.location_code) for one in context.parts.catalogue().packages)
-    found = [key for key in sorted(known) if text in key[0].casefold() or text == key[1].casefold()]
+    found = [
+        ((name, code), count)
+        for (name, code), count in sorted(known.items())
+        if text in name.casefold() or text == code.casefold()
+    ]
     return Part(
         [
-            Hit(
-                params.address("/console/packages", {"region": code}),
-                "region",
-                code,
-                name,
-                about=f"{known[name, code]:,}",
-            )
-            for name, code in found
+            Hit(params.address("/console/packages", {"region": code}), "region", code, name, about=f"{count:,}")
+            for (name, code), count in found
         ],
         len(found) if len(found) > MOST else None,
         "/console/regions",
@@ -396,13 +395,7 @@ async def _lists_of(connection: Connection, asked: Query) -> list[Hit]:
 
 async def _suppliers(connection: Connection, asked: Query) -> list[Hit]:
     return [
-        Hit(
-            f"/console/suppliers/{code}",
-            "supplier code",
-            title=code,
-            about=kind,
-            state=_plain(status),
-        )
+        Hit(f"/console/suppliers/{code}", "supplier code", title=code, about=kind, state=_plain(status))
         for code, kind, status in await named.suppliers(connection, asked.text, MOST)
     ]
 

@@ -10,6 +10,7 @@ from dealer_server.console.shared import params, words
 from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, PAGE_SIZE, Order
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
+from dealer_server.rules.incidents.dealer import Ending
 from dealer_server.rules.orders import identity
 from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.rules.search.query import FEWEST_DIGITS
@@ -124,7 +125,7 @@ async def page(
         fields |= await more(connection, found.rows) if more else {}
     presets = [(_name(group), {name: group}) for group in GROUPS]
     if soon is not None:
-        presets.insert(2, (ENDS_SOON, {"ends": SOON}))
+        presets.insert([*GROUPS].index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
     return Html(
         profiles=found.rows,
         in_review=in_review,
@@ -158,12 +159,11 @@ async def _read(connection: Connection, wanted: ProfileFilter, seen: int | None,
     return await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=not order.descending)
 
 
-async def count_ending_soon(connection: Connection, tenant_id: int, now: datetime) -> tuple[int, int]:
-    """How many of the dealer's end today and how many tomorrow, each COUNTED at most."""
+async def count_ending_soon(connection: Connection, tenant_id: int, now: datetime) -> Ending:
+    """Of the dealer's plans, each day COUNTED at most."""
     today, after = ending_soon(now)
     days = (today, today + DAY), (today + DAY, after)
-    first, second = [await store.count_ending(connection, tenant_id, day, COUNTED) for day in days]
-    return first, second
+    return Ending(*[await store.count_ending(connection, tenant_id, day, COUNTED) for day in days])
 
 
 def _iccid_fault(typed: str | None) -> dict[str, str]:

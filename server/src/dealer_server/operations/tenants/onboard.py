@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from dealer_server import store
 from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import MasterKeys
-from dealer_server.operations.audit.record_change import record_change
 from dealer_server.operations.errors import OperatorError, renamed
 from dealer_server.operations.tenants import brand, create, parsing
+from dealer_server.operations.tenants.assign_price_list import assign_within
 from dealer_server.operations.tenants.brand import BrandChange
 from dealer_server.operations.tenants.create import Created
 from dealer_server.operations.tenants.set_terms import Terms
@@ -93,7 +92,10 @@ async def _create(
         )
     tenant_id = int(created.tenant_id)
     if new.price_list_id is not None:
-        await _assign_list(connection, tenant_id, new.price_list_id, new.terms.markup, author, clock())
+        if new.terms.markup is not None and parsing.basis_points(new.terms.markup):
+            raise OperatorError("a dealer with a price list has no markup of its own: leave it empty", "markup")
+        # It is told of no change: its prices have been these from the start.
+        await assign_within(connection, tenant_id, new.price_list_id, author, clock, told=False)
     if new.brand != BrandChange():
         with renamed(name="brand_name"):
             await brand.set_brand_within(connection, tenant_id, new.brand, author)
@@ -101,20 +103,6 @@ async def _create(
     if new.invite:
         invited = await invitations.invite_within(connection, tenant_id, new.invite, new.role, author, clock())
     return Onboarded(created, invited)
-
-
-async def _assign_list(
-    connection: Connection, tenant_id: int, price_list_id: int, markup: str | None, author: str, now: datetime
-) -> None:
-    """Nobody is told of its prices: the dealer is new. Raises OperatorError."""
-    if markup is not None and parsing.basis_points(markup):
-        raise OperatorError("a dealer with a price list has no markup of its own: leave it empty", "markup")
-    if not await store.price_list.lock(connection, price_list_id, shared=True):
-        raise OperatorError("this price list was removed: choose another one", "price_list")
-    await store.price_list.assign(connection, tenant_id, price_list_id, now)
-    assigned = await store.price_list.of_dealer(connection, tenant_id)
-    after = {"priceList": assigned[1] if assigned else None}
-    await record_change(connection, author, "tenant.price_list", tenant_id, {}, {"priceList": None}, after)
 
 
 async def keep_draft(

@@ -161,7 +161,6 @@ _IN_USE: Mapping[Use, str] = {
     "USED_UP": f"plan_use_status <> 'NOT_STARTED' AND {_USED_UP}",
     "ENDED": f"plan_use_status = 'ENDED' AND NOT ({_USED_UP})",
 }
-_NOT_INSTALLED = f"{_VALID} AND NOT ({_SUSPENDED}) AND {_IN_USE['NOT_INSTALLED']}"
 _OF_STATE: Mapping[Listed, str] = {
     **{word: f"{_VALID} AND NOT ({_SUSPENDED}) AND {condition}" for word, condition in _IN_USE.items()},
     "SUSPENDED": f"{_VALID} AND {_SUSPENDED}",
@@ -178,7 +177,7 @@ _COLUMNS = f"""tenant_id, profile_id, order_id, line, iccid, lifecycle_status, p
     smdp_status, failed, refunded, held, suspended, cancelled, data_total_bytes, data_usage_bytes,
     held AND EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = p.tenant_id AND l.profile_id = p.profile_id
         AND l.way = 'REVIEW' AND l.status = 'PENDING' OFFSET 0) AS in_review,
-    {_NOT_INSTALLED} AND NOT EXISTS (SELECT FROM buyer_mail m WHERE m.tenant_id = p.tenant_id
+    {_OF_STATE["NOT_INSTALLED"]} AND NOT EXISTS (SELECT FROM buyer_mail m WHERE m.tenant_id = p.tenant_id
         AND m.profile_id = p.profile_id OFFSET 0) AS unmailed"""
 _OF_EACH = f"""
     SELECT p.*, t.name FROM tenant t CROSS JOIN LATERAL (

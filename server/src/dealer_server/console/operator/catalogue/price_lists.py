@@ -18,8 +18,9 @@ from dealer_server.console.shared.request_context import Answer, Download, Html,
 from dealer_server.db.connection import Connection
 from dealer_server.operations.catalogue.below_cost import cost_text
 from dealer_server.operations.errors import OperatorError
-from dealer_server.operations.price_lists import assign, change, import_list, show
+from dealer_server.operations.price_lists import change, import_list, show
 from dealer_server.operations.price_lists.change import ListForm
+from dealer_server.operations.tenants.assign_price_list import assign
 from dealer_server.rules.money import percent
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.price_lists.effect import Effect
@@ -240,7 +241,7 @@ async def assign_list(context: RequestContext) -> Redirect:
     terms = await _load(context)
     async with context.parts.database.connection() as connection:
         tenant_id = (await choice.dealer(connection, context.form.get("dealer"))).required
-    await assign.assign(context.parts.database, tenant_id, terms.price_list_id, context.author, lambda: context.now)
+    await assign(context.parts.database, tenant_id, terms.price_list_id, context.author, lambda: context.now)
     return Redirect(_home(terms), f"Dealer {tenant_id} has the price list now")
 
 
@@ -249,7 +250,7 @@ async def unassign_list(context: RequestContext) -> Redirect:
     terms, tenant_id = await _load(context), params.number(context.form, "dealer")
     if tenant_id is None:
         raise OperatorError("A dealer is needed")
-    await assign.assign(context.parts.database, tenant_id, None, context.author, lambda: context.now)
+    await assign(context.parts.database, tenant_id, None, context.author, lambda: context.now)
     return Redirect(_home(terms), f"Dealer {tenant_id} has no price list now")
 
 
