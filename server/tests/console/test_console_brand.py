@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,24 @@ async def test_what_is_refused_is_named_and_the_form_keeps_what_was_typed(
     sent = await owner.refused("/console/brand", FIELDS | changed, {"logo": logo})
     assert fault in said(sent) and f'id="field-{next(iter(changed), "logo")}-error"' in sent.text
     assert all(f'value="{html.escape(text)}"' in sent.text for text in (FIELDS | changed).values())
+    assert await acts(service, dealer) == []
+
+
+async def test_all_that_is_wrong_is_named_at_once_each_at_its_field(
+    service: Service, dealer: ApiClient, admin: Browser
+):
+    wrong = {"name": "Sunbird", "colour": "red", "support_email": "nobody", "support_phone": "+44 20 7946 0000",
+             "support_url": "http://sunbird.example"}  # fmt: skip
+    async with signed_in(service, "developer", dealer.tenant_id) as owner:
+        own, operators = (owner, "/console/brand"), (admin, f"/console/dealers/{dealer.tenant_id}/brand")
+        for one, path in (own, operators):
+            page = (await one.refused(path, wrong, {"logo": LOGO})).text
+            faults = dict(re.findall(r'id="field-(\w+)-error">([^<]*)<', page))
+            assert list(faults) == ["colour", "logo", "support_email", "support_url"]
+            assert "such as #1d5fd1" in faults["colour"] and "https address" in faults["support_url"]
+            assert faults["logo"] == "Choose the file again: it was not kept."
+            assert all(f'value="{text}"' in page for text in wrong.values()) and page.count("autofocus") == 1
+            assert "flash-bad" not in page, "said where it is wrong, and nowhere else"
     assert await acts(service, dealer) == []
 
 

@@ -119,10 +119,13 @@ class Service:
 
     async def tenant(self, currency: str = "USD", **terms: Any) -> Created:
         given = Terms(**{"name": "Test dealer", **terms})
-        return await create_tenant(self.database, self.settings.master_keys, "test", currency, given, "test", clock.now)
+        keys = self.settings.master_keys
+        return await create_tenant(
+            self.database, keys, "test", currency, given, "test", clock.now, allow_below_cost=True
+        )
 
     async def change(self, tenant_id: int, **terms: Any) -> None:
-        await set_tenant(self.database, tenant_id, Terms(**terms), "test", clock.now)
+        await set_tenant(self.database, tenant_id, Terms(**terms), "test", clock.now, allow_below_cost=True)
 
     @asynccontextmanager
     async def client(self, created: Created) -> AsyncIterator[ApiClient]:

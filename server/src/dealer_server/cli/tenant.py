@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from dealer_server.cli.arguments import prices
+from dealer_server.cli.catalog import BelowCost
 from dealer_server.cli.command import AsJson, Context
 from dealer_server.cli.output import for_programs, print_json, print_result, print_table
 
@@ -27,6 +28,7 @@ async def create_tenant(
     ip_allow: list[str] | None = None,
     markup: str | None = None,
     price: list[str] | None = None,
+    allow_below_cost: BelowCost = False,
     as_json: AsJson = False,
     context: Context,
 ) -> None:
@@ -56,7 +58,14 @@ async def create_tenant(
     opened = context.settings
     await context.data_keys()  # sealing keys of another database must not seal this dealer's secret
     created = await create_tenant(
-        context.database, opened.master_keys, opened.environment, currency, terms, context.author, context.clock
+        context.database,
+        opened.master_keys,
+        opened.environment,
+        currency,
+        terms,
+        context.author,
+        context.clock,
+        allow_below_cost=allow_below_cost,
     )
     if as_json:
         print_json(created)
@@ -111,6 +120,7 @@ async def set_tenant(
     any_ip: Annotated[bool, Parameter(negative="")] = False,
     markup: str | None = None,
     price: list[str] | None = None,
+    allow_below_cost: BelowCost = False,
     status: str | None = None,
     freeze: Annotated[bool | None, Parameter(negative="--unfreeze")] = None,
     edits_ip_allow: bool | None = None,
@@ -139,7 +149,9 @@ async def set_tenant(
         ip_allow=[] if any_ip else ip_allow, prices=prices(price), status=status, frozen=freeze,
         edits_ip_allow=edits_ip_allow, manages_keys=manages_keys, rt_face=rt_face,
     )  # fmt: skip
-    await set_tenant(context.database, tenant_id, terms, context.author, context.clock)
+    await set_tenant(
+        context.database, tenant_id, terms, context.author, context.clock, allow_below_cost=allow_below_cost
+    )
     print_result(as_json, {"tenantId": str(tenant_id)}, f"tenant {tenant_id} is changed")
 
 

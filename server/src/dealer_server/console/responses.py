@@ -14,6 +14,7 @@ from dealer_server.console.auth.kept_forms import Kept
 from dealer_server.console.routing import HOME
 from dealer_server.console.shared import rendering
 from dealer_server.console.shared.forms import fill
+from dealer_server.console.shared.forms.labels import labelled
 from dealer_server.console.shared.page import Page
 from dealer_server.console.shared.permissions import permissions
 from dealer_server.console.shared.request_context import (
@@ -63,7 +64,7 @@ class Responder:
     ) -> Response:
         flash, failed = await self._take_flash(context)
         kept = await self._kept(context)
-        refused = fill.Refused(kept.refused, kept.fault) if kept and kept.refused else None
+        refused = fill.Refused(kept.refused, kept.faults) if kept and kept.refused else None
         if kept is not None and refused is None:
             flash, failed = "" if kept.changed else kept_forms.SHOWN_AGAIN, True
         layout = {
@@ -75,9 +76,12 @@ class Responder:
             "balance": await self._balance(context),
             "flash": flash,
             "failed": failed,
-            "conflict": kept.changed if kept else [],
+            "conflict": [],
         }
         page = rendering.render(template, {**layout, **fields})
+        if kept is not None and kept.changed:
+            layout["conflict"] = labelled(page, kept.action, kept.changed)
+            page = rendering.render(template, {**layout, **fields})
         if kept is not None:
             page = fill.fill(page, kept.action, kept.fields, kept.version, refused) or page
         return HTMLResponse(page, status)

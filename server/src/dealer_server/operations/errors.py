@@ -1,6 +1,6 @@
 """What an operator is told when a command cannot be carried out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 MAX_REASON_LENGTH = 500  # characters
@@ -15,13 +15,24 @@ class OperatorError(Exception):
         self.field = field
 
 
+class FieldFaults(OperatorError):
+    """Several fields were entered wrong. `faults`: what of each, by the name that forms give it."""
+
+    def __init__(self, faults: Mapping[str, str]):
+        super().__init__("; ".join(faults.values()), next(iter(faults), ""))
+        self.faults = dict(faults)
+
+
 @contextmanager
 def renamed(**fields: str) -> Iterator[None]:
     """Errors of these fields name them as a form does that has other names for them."""
     try:
         yield
     except OperatorError as why:
-        raise OperatorError(str(why), fields.get(why.field, why.field)) from None
+        why.field = fields.get(why.field, why.field)
+        if isinstance(why, FieldFaults):
+            why.faults = {fields.get(name, name): text for name, text in why.faults.items()}
+        raise
 
 
 def require_reason(reason: str, message: str = "") -> None:

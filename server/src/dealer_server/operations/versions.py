@@ -42,11 +42,6 @@ class ChangedMeanwhile(OperatorError):
         )
         super().__init__(f"Not saved, because it was changed since you opened it: {told}")
 
-    def labelled(self, labels: Mapping[str, str]) -> "ChangedMeanwhile":
-        """With the fields by the labels of their form."""
-        fields = [field._replace(name=labels.get(field.name, field.name)) for field in self.fields]
-        return ChangedMeanwhile(self.version, fields)
-
 
 def version_of(stored: Mapping[str, str]) -> str:
     """Of fields as operators write them: each by its name, with a short hash of its text. "" for none."""

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from dealer_server import clock
 from dealer_server.console.operator.dealer_setup.wizard import OPTIONAL
+from dealer_server.operations.suppliers.configure import set_route
 from dealer_server.operations.users import accounts
+from dealer_server.store.suppliers.purchase import Hop
 from support.api_client import Service
 from support.browser import PASSWORDS, Browser, browser, said, signed_in
 from support.console.onboarding import NEW, onboarded, tenant_of, up_to
+from support.console.operator_pages import see, text_of
 
 GOOD = "correct horse battery"
 
@@ -97,6 +101,30 @@ async def test_a_new_dealer_has_a_price_list_in_place_of_a_markup(service: Servi
     tenant_id = tenant_of(await admin.post(review))
     assert await rows(service, "SELECT price_list_id FROM tenant WHERE tenant_id = $1", tenant_id) == [(int(number),)]
     assert not await rows(service, "SELECT 1 FROM notice WHERE tenant_id = $1", tenant_id), "its prices are not news"
+
+
+async def test_prices_below_the_cost_are_confirmed_before_the_dealer_is_created(service: Service, admin: Browser):
+    await set_route(service.database, "TEST-PARTIAL", [Hop("stock", "TEST-PARTIAL", 15_000, "USD")], "test", clock.now)
+    name = f"Cheap {secrets.token_hex(4)}"
+    prices = await up_to(admin, "prices", name=name)
+    typed = {"markup": "", "prices": "TEST-PARTIAL 1.20\nTEST-OK 1.70"}
+    asked = await admin.post(prices, typed)
+    assert asked.status_code == 409 and "1 price would be below the cost" in text_of(asked.text)
+    assert "TEST-PARTIAL 1.20 USD 1.50 USD 0.30 USD" in text_of(asked.text) and f'href="{prices}"' in asked.text
+    assert filled((await admin.get(prices)).text)["prices"] == typed["prices"], "kept while it is asked"
+    review = (await admin.post(prices, typed | {"allow_below_cost": "on"})).headers["location"]
+    review = (await admin.post(review, {"address": "", "role": "admin"})).headers["location"]
+    assert "Below cost Confirmed" in await see(admin, review)
+    assert (await admin.post(prices, typed)).status_code == 409, "asked again where it is filled in again"
+    assert (await admin.post(review)).status_code == 409, "and before the dealer is created"
+    tenant_id = tenant_of(await admin.post(review, {"allow_below_cost": "on"}))
+    mine = f"/console/dealers/{tenant_id}"
+    asked = await admin.post(f"{mine}/prices", {"package": "TEST-PARTIAL", "price": "1.10"})
+    assert asked.status_code == 409 and "1.10 USD 1.50 USD 0.40 USD" in text_of(asked.text)
+    kept = await admin.post(f"{mine}/terms", {"name": name, "markup": "-90", "status": "ACTIVE"})
+    assert kept.status_code == 303, "its custom price is none of the markup"
+    await admin.post(f"{mine}/prices", {"package": "TEST-PARTIAL", "price": "1.10", "allow_below_cost": "on"})
+    assert "1.10" in await see(admin, mine)
 
 
 async def test_what_was_filled_in_is_there_when_going_back(service: Service, admin: Browser) -> None:

@@ -22,7 +22,7 @@ def error_of(name: str) -> str:
 
 
 def test_the_error_stands_beneath_its_field_which_has_the_focus():
-    page = fill(PAGE, "/a", {"name": "x"}, refused=Refused(WHY, "name"))
+    page = fill(PAGE, "/a", {"name": "x"}, refused=Refused(WHY, {"name": WHY}))
     assert page is not None and "flash" not in page and "<details open>" in page
     assert (
         '<input id="field-name" name="name" value="x" class="form-control is-invalid" aria-invalid="true"'
@@ -41,19 +41,19 @@ def test_the_error_stands_beneath_its_field_which_has_the_focus():
     ],
 )
 def test_the_error_stands_after_what_holds_its_field(name: str, before: str):
-    page = fill(PAGE, "/a", {"name": "x"}, refused=Refused(WHY, name))
+    page = fill(PAGE, "/a", {"name": "x"}, refused=Refused(WHY, {name: WHY}))
     assert page is not None and before + error_of(name) in page and page.count("invalid-feedback") == 1
     assert ("aria-invalid" in page) == (name != "one"), "no attribute of a radio button"
 
 
 @pytest.mark.parametrize("fault", ["", "nothing"])
 def test_without_a_field_to_blame_the_top_of_the_page_or_of_the_dialog_says_it(fault: str):
-    page = fill(PAGE, "/a", {"name": "x"}, refused=Refused(WHY, fault))
+    page = fill(PAGE, "/a", {"name": "x"}, refused=Refused(WHY, {fault: WHY} if fault else {}))
     assert page is not None and page.startswith(f'<main class="page" id="main">{FLASH}') and page.count(FLASH) == 1
     assert "that is &lt;not&gt; it" in page and "aria-invalid" not in page
-    page = fill(PAGE, "/b", {"name": "x"}, refused=Refused(WHY, fault))
+    page = fill(PAGE, "/b", {"name": "x"}, refused=Refused(WHY, {fault: WHY} if fault else {}))
     assert page is not None and f'<form method="post" action="/b">{FLASH}' in page and page.count(FLASH) == 1
-    page = fill(PAGE, "/gone", {"name": "x"}, refused=Refused(WHY, fault))
+    page = fill(PAGE, "/gone", {"name": "x"}, refused=Refused(WHY, {fault: WHY} if fault else {}))
     assert page is not None and page.startswith(f'<main class="page" id="main">{FLASH}')
 
 

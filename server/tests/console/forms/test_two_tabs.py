@@ -32,10 +32,10 @@ CASES = {
     "terms of a dealer": Case(
         "/console/dealers/{dealer}",
         "/console/dealers/{dealer}/terms",
-        {"name": "Two tabs", "credit_limit": "0", "low_balance": "0", "markup": "0", "status": "ACTIVE"},
-        {"qps": "33", "ip_allow": "203.0.113.7"},
-        {"qps": "44", "ip_allow": ""},
-        "Rate limit 33 44 IP allowlist 203.0.113.7/32 empty",
+        {"name": "Two tabs", "credit_limit": "0", "low_balance": "0", "status": "ACTIVE"},
+        {"qps": "33", "ip_allow": "203.0.113.7", "markup": "5"},
+        {"qps": "44", "ip_allow": "", "markup": "7.5"},
+        "Rate limit 33 44 IP allowlist 203.0.113.7/32 empty Markup 5 7.5",
         "The terms are changed",
     ),
     "a custom price": Case(
@@ -44,25 +44,25 @@ CASES = {
         {"package": "TEST-OK"},
         {"price": "1.50"},
         {"price": "1.60"},
-        "price TEST-OK 1.50 1.60",
+        "Price of TEST-OK 1.50 1.60",
         "TEST-OK is 1.60 now",
     ),
     "a package": Case(
         "/console/packages/TEST-OK/edit",
         "/console/packages/TEST-OK/edit",
         {},
-        {"unusedValidDays": "90"},
-        {"unusedValidDays": "120"},
-        "Unused valid days 90 120",
+        {"unusedValidDays": "90", "price": "1.81"},
+        {"unusedValidDays": "120", "price": "1.82"},
+        "Dealer price 1.81 1.82 Install within 90 120",
         "TEST-OK is saved",
     ),
     "terms of a price list": Case(
         "{price_list}",
         "{price_list}/terms",
-        {"name": "Tabs", "basis": "PRICE"},
-        {"markup": "11"},
-        {"markup": "12"},
-        "Markup 11 12",
+        {"name": "Tabs"},
+        {"markup": "11", "basis": "COST"},
+        {"markup": "12", "basis": "PRICE"},
+        "Based on Cost Dealer price Markup 11 12",
         "The price list is changed",
     ),
     "an exception of a price list": Case(
@@ -71,7 +71,7 @@ CASES = {
         {},
         {"price TEST-OK": "2.50"},
         {"price TEST-OK": "2.60"},
-        "price TEST-OK 2.50 2.60",
+        "List price of TEST-OK, USD 2.50 2.60",
         "TEST-OK costs 2.60 now",
     ),
     "the low balance": Case(
@@ -80,7 +80,7 @@ CASES = {
         {},
         {"threshold": "5"},
         {"threshold": "7"},
-        "Low balance threshold 5.00 7.00",
+        "Low balance notice below 5.00 7.00",
         "The low balance notice is set",
     ),
 }
@@ -153,7 +153,7 @@ async def test_a_price_that_was_changed_is_not_removed_unseen(dealer: ApiClient,
     await does(admin, f"{home}/prices", package="TEST-OK", price="1.55")
     row = {"package": "TEST-OK", "price": "list", "version": unescape(version[1])}
     told = await does(admin, f"{home}/prices", **row)
-    assert TOLD in told and "price TEST-OK 1.55 empty" in told
+    assert TOLD in told and "Price of TEST-OK 1.55 empty" in told
 
 
 # Forms that are refused

@@ -19,7 +19,7 @@ from dealer_server.console.auth.forms import Form
 from dealer_server.console.auth.places import HOME, local
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import CannotOpen, DataKeys
-from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.errors import FieldFaults, OperatorError
 from dealer_server.operations.versions import ChangedMeanwhile, Field
 from dealer_server.rules.refusal import Refusal
 from dealer_server.store.console import kept
@@ -29,6 +29,7 @@ FORM_LIFETIME = timedelta(hours=24)
 MAX_BYTES = 8 * 1024
 MAX_CHANGED_BYTES = 256 * 1024
 SHOWN_AGAIN = "Your session had ended, so nothing was sent. Below is what you entered: check it and send it again."
+CHOOSE_AGAIN = "Choose the file again: it was not kept."
 _WHO, _FORM = b"console form of", b"console form kept"
 _OURS = {"csrf", "once", "who", "version", "next", "kept"}
 _is_secret = re.compile(r"password|secret|token|code$|^sure|^old$|^new$|^again$|key$", re.IGNORECASE).search
@@ -36,8 +37,8 @@ _is_secret = re.compile(r"password|secret|token|code$|^sure|^old$|^new$|^again$|
 
 class Kept(msgspec.Struct, frozen=True):
     """`action`: where the form goes; `page`: where it stands, with its query; `fields`: what was entered. `changed`:
-    the fields that somebody else has changed; `version`: of them as they are now. `refused`: why; `fault`: the field
-    that is to blame, "" for none."""
+    the fields that somebody else has changed; `version`: of them as they are now. `refused`: why; `faults`: what
+    of each field that is to blame."""
 
     user_id: int
     action: str
@@ -47,7 +48,7 @@ class Kept(msgspec.Struct, frozen=True):
     changed: list[Field] = []
     version: str = ""
     refused: str = ""
-    fault: str = ""
+    faults: dict[str, str] = {}
 
 
 def who(keys: DataKeys, user_id: int) -> str:
@@ -75,8 +76,16 @@ def of_refusal(
     user_id: int, action: str, page: str, form: Form, why: OperatorError | Refusal, now: datetime
 ) -> Kept | None:
     """What was entered and why it was refused; None for a form that says too much."""
-    fields, fault = _kept_fields(form, MAX_BYTES), why.field if isinstance(why, OperatorError) else ""
-    return None if fields is None else Kept(user_id, action, page, fields, now, refused=str(why), fault=fault)
+    fields, faults = _kept_fields(form, MAX_BYTES), _faults(why, form)
+    return None if fields is None else Kept(user_id, action, page, fields, now, refused=str(why), faults=faults)
+
+
+def _faults(why: OperatorError | Refusal, form: Form) -> dict[str, str]:
+    """By field. Where there are any, also of the files, which are to be chosen again."""
+    if not isinstance(why, OperatorError) or not why.field:
+        return {}
+    found = why.faults if isinstance(why, FieldFaults) else {why.field: str(why)}
+    return {name: CHOOSE_AGAIN for name, content in form.files.items() if content} | found
 
 
 def _kept_fields(form: Form, most: int) -> dict[str, str] | None:

@@ -13,11 +13,12 @@ from dealer_server.console.operator.dealer_page.figures import ExportedDealer, S
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.shared import keys, params, reports, statement, uses
 from dealer_server.console.shared.calls import blaming, call
+from dealer_server.console.shared.forms.confirmation import confirmed
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATOR_FINANCE, OPERATORS
-from dealer_server.console.shared.request_context import Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations import versions
 from dealer_server.operations.errors import OperatorError
@@ -271,16 +272,15 @@ def home(dealer: Dealer) -> str:
 
 
 @action(f"{DEALER}/terms", OPERATOR_ADMINS)
-async def set_terms(context: RequestContext) -> Redirect:
+async def set_terms(context: RequestContext) -> Answer:
     dealer = await load(context)
     form = context.form
     terms = msgspec.structs.replace(terms_of(form), status=form.get("status") or None, frozen="frozen" in form)
-    await _set(context, dealer, terms)
-    return Redirect(home(dealer), "The terms are changed")
+    return await _set(context, dealer, terms, "The terms are changed")
 
 
 @action(f"{DEALER}/prices", OPERATOR_ADMINS)
-async def set_price(context: RequestContext) -> Redirect:
+async def set_price(context: RequestContext) -> Answer:
     """The price of a package for this dealer; `off`: not on sale for it; `list`: as in the price list again."""
     dealer = await load(context)
     price = params.text(context.form, "price")
@@ -288,21 +288,26 @@ async def set_price(context: RequestContext) -> Redirect:
         raise OperatorError("Price: nothing is given; accepted is an amount, off or list", "price")
     async with context.parts.database.connection() as connection:
         package = await choice.package_code(connection, context.form.get("package"))
-    await _set(context, dealer, Terms(prices={package: price}))
     state = {"off": "is off sale now", "list": "follows the price list again"}.get(price, f"is {price} now")
-    return Redirect(home(dealer), f"{package} {state}")
+    return await _set(context, dealer, Terms(prices={package: price}), f"{package} {state}")
 
 
-async def _set(context: RequestContext, dealer: Dealer, terms: Terms) -> None:
+async def _set(context: RequestContext, dealer: Dealer, terms: Terms, done: str) -> Answer:
     """Raises OperatorError, ChangedMeanwhile."""
-    await set_tenant(
-        context.parts.database,
-        dealer.tenant_id,
-        terms,
-        context.author,
-        lambda: context.now,
-        version=context.form.get("version"),
-    )
+
+    async def write(allowed: bool) -> Answer:
+        await set_tenant(
+            context.parts.database,
+            dealer.tenant_id,
+            terms,
+            context.author,
+            lambda: context.now,
+            version=context.form.get("version"),
+            allow_below_cost=allowed,
+        )
+        return Redirect(home(dealer), done)
+
+    return await confirmed(context, context.url, home(dealer), write)
 
 
 @action(f"{DEALER}/adjust", OPERATOR_FINANCE)

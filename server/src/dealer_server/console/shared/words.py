@@ -68,6 +68,7 @@ HINTS: Mapping[ChangeHint, str] = {
 """What a webhook says has changed."""
 _SAID = _OTHERWISE | HINTS
 _LABELS = {
+    "low_balance": "Low balance notice below",
     "ipAllow": "IP allowlist",
     "editsIpAllow": "Dealer can edit its IP allowlist",
     "managesKeys": "Dealer can manage AppKeys",
@@ -127,6 +128,8 @@ def label(name: str) -> str:
     """A field of a form or a file as people say it: ipAllow as "IP allowlist", packageName as "Package name"."""
     if name in _LABELS:
         return _LABELS[name]
+    if name.startswith("price "):
+        return f"Price of {name.removeprefix('price ')}"
     return name if " " in name else re.sub(r"_|(?<=[a-z])(?=[A-Z])", " ", name).capitalize()
 
 

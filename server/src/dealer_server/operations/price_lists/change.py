@@ -164,13 +164,12 @@ def new_losses(
     packages: Sequence[Package], costs: Mapping[str, Cost], before: PriceListTerms, after: PriceListTerms
 ) -> list[Loss]:
     """The prices that changed and are below the cost now."""
-    found = []
-    for package in packages:
-        cost = costs.get(package.package_code)
-        known, paid = price_list.current_cost(package, cost), price_list.price(package, cost, after)
-        if known is not None and paid is not None and paid < known and paid != price_list.price(package, cost, before):
-            found.append(Loss(package.package_code, paid, known, package.currency))
-    return found
+    return below_cost.new_losses(
+        packages,
+        costs,
+        lambda package, cost: price_list.price(package, cost, before),
+        lambda package, cost: price_list.price(package, cost, after),
+    )
 
 
 def list_version(terms: PriceListTerms) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.operations.audit.record_change import record_change
-from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.errors import FieldFaults, OperatorError
 from dealer_server.rules.brand import brand as rules
 from dealer_server.rules.brand import logo
 from dealer_server.rules.brand.brand import Brand
@@ -38,13 +38,13 @@ async def read_brand(database: Database, tenant_id: int) -> Brand:
 
 
 async def set_brand(database: Database, tenant_id: int, change: BrandChange, author: str) -> None:
-    """Raises OperatorError, which names the field; then nothing is changed."""
+    """Raises FieldFaults, which names each field that is wrong; then nothing is changed."""
 
     await database.run(lambda connection: set_brand_within(connection, tenant_id, change, author))
 
 
 async def set_brand_within(connection: Connection, tenant_id: int, change: BrandChange, author: str) -> None:
-    """The same, in a transaction that is open. Raises OperatorError, which names the field."""
+    """The same, in a transaction that is open. Raises OperatorError; FieldFaults, which names each wrong field."""
     before = await store.lock(connection, tenant_id)
     if before is None:
         raise OperatorError(f"no tenant {tenant_id}")
@@ -54,24 +54,29 @@ async def set_brand_within(connection: Connection, tenant_id: int, change: Brand
 
 
 def _changed(before: Brand, change: BrandChange) -> Brand:
-    return Brand(
-        name=_parsed("name", change.name, rules.parse_name, before.name),
-        colour=_parsed("colour", change.colour, rules.parse_colour, before.colour),
-        support_email=_parsed("support_email", change.support_email, rules.parse_email, before.support_email),
-        support_phone=_parsed("support_phone", change.support_phone, rules.parse_phone, before.support_phone),
-        support_url=_parsed("support_url", change.support_url, rules.parse_url, before.support_url),
-        logo=None if change.no_logo else _parsed("logo", change.logo, logo.parse, before.logo),
+    """Raises FieldFaults."""
+    faults = dict[str, str]()
+
+    def parsed(field: str, given: Given | None, parse: Callable[[Given], T], before: T) -> T:
+        try:
+            return before if given is None else parse(given)
+        except ValueError as error:
+            called = _CALLED.get(field, field)
+            named = f"{called} {given!r}" if isinstance(given, str) else called
+            faults[field] = f"{named[:200]} {error}"
+            return before
+
+    after = Brand(
+        name=parsed("name", change.name, rules.parse_name, before.name),
+        colour=parsed("colour", change.colour, rules.parse_colour, before.colour),
+        support_email=parsed("support_email", change.support_email, rules.parse_email, before.support_email),
+        support_phone=parsed("support_phone", change.support_phone, rules.parse_phone, before.support_phone),
+        support_url=parsed("support_url", change.support_url, rules.parse_url, before.support_url),
+        logo=None if change.no_logo else parsed("logo", change.logo, logo.parse, before.logo),
     )
-
-
-def _parsed(field: str, given: Given | None, parse: Callable[[Given], T], before: T) -> T:
-    """Raises OperatorError."""
-    try:
-        return before if given is None else parse(given)
-    except ValueError as error:
-        called = _CALLED.get(field, field)
-        named = f"{called} {given!r}" if isinstance(given, str) else called
-        raise OperatorError(f"{named[:200]} {error}", field) from None
+    if faults:
+        raise FieldFaults(faults)
+    return after
 
 
 def _described(brand: Brand) -> Mapping[str, object]:

@@ -36,10 +36,14 @@ async def create_tenant(
     terms: Terms,
     author: str,
     clock: Clock,
+    *,
+    allow_below_cost: bool = False,
 ) -> Created:
-    """Raises OperatorError."""
+    """Raises OperatorError, BelowCost."""
     return await database.run(
-        lambda connection: create_within(connection, master_keys, environment, currency, terms, author, clock)
+        lambda connection: create_within(
+            connection, master_keys, environment, currency, terms, author, clock, allow_below_cost=allow_below_cost
+        )
     )
 
 
@@ -51,8 +55,10 @@ async def create_within(
     terms: Terms,
     author: str,
     clock: Clock,
+    *,
+    allow_below_cost: bool = False,
 ) -> Created:
-    """The same, in a transaction that is open. Raises OperatorError."""
+    """The same, in a transaction that is open. Raises OperatorError, BelowCost."""
     if currency not in money.EXPONENTS:
         raise OperatorError(f"{currency!r} is no ISO 4217 currency", "currency")
     name = terms.name or ""
@@ -63,7 +69,7 @@ async def create_within(
     sealed = master_keys.seal(secret.encode(), credential_context(tenant_id, app_key, 1))
     await credential.add(connection, tenant_id, app_key, sealed, signs_webhooks=True)
     await store.wallet.create(connection, tenant_id, currency, 0)
-    detail = await set_terms.apply(connection, tenant_id, currency, terms, clock)
+    detail = await set_terms.apply(connection, tenant_id, currency, terms, clock, allow_below_cost)
     after = await set_terms.describe(connection, tenant_id, terms.prices)
     await record_change(connection, author, "tenant.create", tenant_id, detail, {}, after)
     return Created(

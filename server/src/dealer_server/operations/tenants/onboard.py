@@ -27,7 +27,7 @@ from dealer_server.store.tenants.dealer_draft import Draft
 
 class NewDealer(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a new dealer needs. `price_list_id`: in place of a markup of its own. `invite`: the mail address
-    of its first user, "" for none yet."""
+    of its first user, "" for none yet. `allow_below_cost`: also prices below the cost."""
 
     currency: str
     terms: Terms
@@ -35,6 +35,7 @@ class NewDealer(msgspec.Struct, frozen=True, kw_only=True):
     brand: BrandChange = BrandChange()
     invite: str = ""
     role: str = "admin"
+    allow_below_cost: bool = False
 
 
 class Onboarded(NamedTuple):
@@ -58,7 +59,7 @@ async def onboard(
     draft_id: int | None = None,
 ) -> Onboarded:
     """Creates all of it, or nothing; the draft is gone then. Of two at once with one draft, one creates it. Raises
-    OperatorError, which names the field."""
+    OperatorError, which names the field, BelowCost."""
 
     async def work(connection: Connection) -> Onboarded:
         if draft_id is not None and not await dealer_draft.delete(connection, draft_id):
@@ -71,7 +72,8 @@ async def onboard(
 async def rehearse(
     database: Database, master_keys: MasterKeys, environment: str, new: NewDealer, author: str, clock: Clock
 ) -> None:
-    """Whether it could be created, by the same rules; nothing is kept. Raises OperatorError, which names the field."""
+    """Whether it could be created, by the same rules; nothing is kept. Raises OperatorError, which names the field,
+    BelowCost."""
 
     async def work(connection: Connection) -> None:
         await _create(connection, master_keys, environment, new, author, clock)
@@ -88,7 +90,14 @@ async def _create(
 ) -> Onboarded:
     with renamed(package="prices", price="prices"):
         created = await create.create_within(
-            connection, master_keys, environment, new.currency, new.terms, author, clock
+            connection,
+            master_keys,
+            environment,
+            new.currency,
+            new.terms,
+            author,
+            clock,
+            allow_below_cost=new.allow_below_cost,
         )
     tenant_id = int(created.tenant_id)
     if new.price_list_id is not None:

@@ -11,12 +11,24 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.operations import versions
 from dealer_server.operations.audit.record_change import record_change
+from dealer_server.operations.catalogue import below_cost
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.notices import price_changes
 from dealer_server.operations.tenants import parsing
 from dealer_server.rules.access import access
-from dealer_server.rules.money import money
+from dealer_server.rules.money import money, percent
 from dealer_server.store.tenants.tenant import RtFace, Tenant
+
+_FORM_NAMES = {
+    "creditLimit": "credit_limit",
+    "lowBalanceThreshold": "low_balance",
+    "ipAllow": "ip_allow",
+    "markupBasisPoints": "markup",
+    "editsIpAllow": "edits_ip_allow",
+    "managesKeys": "manages_keys",
+    "rtFace": "rt_face",
+}
+"""Of what `describe` calls otherwise."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,15 +60,16 @@ async def set_tenant(
     clock: Clock,
     *,
     version: str | None = None,
+    allow_below_cost: bool = False,
 ) -> None:
-    """`version`: of the terms that the author saw, None: of any. Raises OperatorError, ChangedMeanwhile."""
+    """`version`: of the terms that the author saw, None: of any. Raises OperatorError, ChangedMeanwhile, BelowCost."""
 
     async def work(connection: Connection) -> None:
         tenant = await locked_tenant(connection, tenant_id)
         before = await describe(connection, tenant_id, terms.prices)
         versions.require(version, texts(before), _texts_of(terms, tenant.currency))
         prices = await store.tenant.load_prices(connection, tenant_id)
-        detail = await apply(connection, tenant_id, tenant.currency, terms, clock)
+        detail = await apply(connection, tenant_id, tenant.currency, terms, clock, allow_below_cost)
         after = await describe(connection, tenant_id, terms.prices)
         if terms.prices or terms.markup is not None:
             now_prices = await store.tenant.load_prices(connection, tenant_id)
@@ -76,17 +89,17 @@ async def locked_tenant(connection: Connection, tenant_id: int) -> Tenant:
 
 
 async def apply(
-    connection: Connection, tenant_id: int, currency: str, terms: Terms, clock: Clock
+    connection: Connection, tenant_id: int, currency: str, terms: Terms, clock: Clock, allow_below_cost: bool
 ) -> Mapping[str, object]:
     """Writes the terms and lets processes read the dealer again. Gives the ledger entry of a changed balance, for the
-    audit log. Raises OperatorError."""
+    audit log. Raises OperatorError, BelowCost."""
     if terms.status not in (None, "ACTIVE", "DISABLED"):
         raise OperatorError(f"status is {terms.status!r}; accepted: ACTIVE, DISABLED", "status")
     markup = None if terms.markup is None else parsing.basis_points(terms.markup)
     parsing.require_range("qps", terms.qps, 0, 1_000_000, "qps")
     parsing.require_range("markup in hundredths of a percent", markup, -9_999, 1_000_000, "markup")
     await _require_no_list(connection, tenant_id, markup)
-    networks = _networks(terms.ip_allow)
+    networks, prices = _networks(terms.ip_allow), await store.tenant.load_prices(connection, tenant_id)
     wallet = (await store.wallet.lock(connection, [tenant_id]))[tenant_id]
     credit_limit = parsing.optional_amount(terms.credit_limit, currency, "credit limit", "credit_limit")
     if credit_limit is not None and wallet.balance + credit_limit < 0:
@@ -117,6 +130,9 @@ async def apply(
     detail = await _set_balance(connection, tenant_id, currency, terms.balance, clock)
     for package_code, text in terms.prices.items():
         await _set_price(connection, tenant_id, currency, package_code, text)
+    if terms.prices or markup is not None:
+        now_prices = await store.tenant.load_prices(connection, tenant_id)
+        await below_cost.require_terms_confirmed(connection, prices, now_prices, allow_below_cost)
     await store.tenant.touch(connection, tenant_id)
     return detail
 
@@ -210,8 +226,8 @@ def price_version(price_by_package: Mapping[str, int | None], currency: str) -> 
 
 
 def texts(described: Mapping[str, object]) -> dict[str, str]:
-    """Terms and prices of `describe` as their forms have them, for versions.require."""
-    return {name: _text(name, value) for name, value in described.items()}
+    """Terms and prices of `describe` by the names that their forms have, for versions.require."""
+    return {_FORM_NAMES.get(name, name): _text(name, value) for name, value in described.items()}
 
 
 def _texts_of(terms: Terms, currency: str) -> dict[str, str]:
@@ -231,7 +247,7 @@ def _texts_of(terms: Terms, currency: str) -> dict[str, str]:
     }
     prices = {f"price {code}": text if text in ("off", "list") else _amount(text, currency, f"price of {code}", "price")
               for code, text in terms.prices.items()}  # fmt: skip
-    return {name: _text(name, value) for name, value in (given | prices).items() if value is not None}
+    return texts({name: value for name, value in (given | prices).items() if value is not None})
 
 
 def _amount(text: str | None, currency: str, name: str, field: str) -> str | None:
@@ -243,6 +259,8 @@ def _amount(text: str | None, currency: str, name: str, field: str) -> str | Non
 def _text(name: str, value: object) -> str:
     if name.startswith("price ") and value == "list":
         return ""
+    if name == "markupBasisPoints" and isinstance(value, int):
+        return percent.number(value)
     if isinstance(value, list):
         return ", ".join(str(one) for one in value)
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)

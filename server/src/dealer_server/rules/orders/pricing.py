@@ -39,7 +39,14 @@ def price(
     """The unit price in ten-thousandths, or None where the package is not on sale for this dealer. `single`: the
     dealer's own prices; `listed`: what packages cost on its price list (rules/catalogue/price_list.py), None without
     one. A package that the list does not know is not sold."""
-    if package.status != "ON_SALE" or package.currency != prices.currency:
+    return agreed(package, prices, single, listed) if package.status == "ON_SALE" else None
+
+
+def agreed(
+    package: Package, prices: PriceList, single: Mapping[str, OwnPrice], listed: Mapping[str, OwnPrice] | None
+) -> int | None:
+    """The same, whether or not the package is on sale for anybody."""
+    if package.currency != prices.currency:
         return None
     own = single.get(package.package_code)
     if own is not None:

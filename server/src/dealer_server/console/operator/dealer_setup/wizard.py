@@ -12,9 +12,10 @@ from dealer_server.console.auth.users import send_link
 from dealer_server.console.operator import dealers
 from dealer_server.console.operator.dealers import DEALER, DEALERS
 from dealer_server.console.shared import params
+from dealer_server.console.shared.forms.confirmation import CONFIRMED, confirmed
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS
-from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.request_context import Answer, Html, NotFound, Redirect, RequestContext
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.tenants import onboard
 from dealer_server.operations.tenants.brand import BrandChange
@@ -82,18 +83,26 @@ async def show(context: RequestContext) -> Html:
 
 
 @action(STEP, OPERATOR_ADMINS)
-async def save(context: RequestContext) -> Redirect:
+async def save(context: RequestContext) -> Answer:
     """Keeps what was filled in, right or wrong; goes on where it is right. The last step creates the dealer. Raises
     OperatorError."""
     draft, at = await _draft(context)
     fields = {**draft.fields, **_filled_in(STEPS[at], context.form)}
+    if STEPS[at].name == "prices" or CONFIRMED in context.form:
+        fields[CONFIRMED] = context.form.get(CONFIRMED, "")
     await onboard.keep_draft(context.parts.database, draft.draft_id, fields, context.author, context.now)
     if context.form.get("go") == "back":
         return Redirect(_address(draft.draft_id, max(at - 1, 0)))
-    if STEPS[at].name == "review":
-        return await _create(context, draft._replace(fields=fields))
-    await _rehearse(context, fields, at)
-    return Redirect(_address(draft.draft_id, at + 1))
+    here = _address(draft.draft_id, at)
+
+    async def write(_: bool) -> Answer:
+        """The draft knows whether prices below the cost are confirmed."""
+        if STEPS[at].name == "review":
+            return await _create(context, draft._replace(fields=fields))
+        await _rehearse(context, fields, at)
+        return Redirect(_address(draft.draft_id, at + 1))
+
+    return await confirmed(context, here, here, write)
 
 
 @action(f"{NEW}/{{draft_id}}/discard", OPERATOR_ADMINS)
@@ -162,6 +171,7 @@ def _new_dealer(fields: Mapping[str, str], at: int) -> NewDealer:
         brand=brand,
         invite=fields.get("address", "").strip() if invites else "",
         role=fields.get("role", "admin"),
+        allow_below_cost=fields.get(CONFIRMED) == "on",
     )
 
 
@@ -220,5 +230,6 @@ def _shown(
         lists=[(str(one.price_list_id), one.name) for one in lists],
         low_percents=low_balance.PERCENTS,
         roles=DEALER_ROLES,
+        below_cost=fields.get(CONFIRMED) == "on",
         price_count=len([line for line in fields.get("prices", "").splitlines() if line.strip()]),
     )

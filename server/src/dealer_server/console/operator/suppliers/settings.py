@@ -73,8 +73,8 @@ async def save(context: RequestContext) -> Answer:
     context.require_recent_authentication()
     try:
         await _put(context, code, stored.kind, context.form.get("version"))
-    except ChangedMeanwhile as why:
-        raise why.labelled({field.name: field.label for field in stored.kind.fields}) from None
+    except ChangedMeanwhile:
+        raise  # the page tells of it as of any other form
     except OperatorError as why:
         return _form(context, stored.kind, code, stored, refused=why)
     return Redirect(f"{SUPPLIERS}/{code}", "The settings are saved. Workers use them within a second; test them")

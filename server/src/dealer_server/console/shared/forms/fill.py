@@ -16,10 +16,10 @@ Attributes = list[tuple[str, str | None]]
 
 
 class Refused(NamedTuple):
-    """Why a form was refused. `fault`: the field that is to blame, "" for none."""
+    """Why a form was refused. `faults`: what of each field that is to blame, by its name."""
 
     text: str
-    fault: str = ""
+    faults: Mapping[str, str] = {}
 
 
 @dataclass
@@ -39,7 +39,7 @@ def fill(
 ) -> str | None:
     """The page with what was entered in the form that goes there; what it is folded in is open. Of several such forms
     the one whose hidden fields are the same; its transaction_id is that of the form that was sent. `version`: for the
-    form's field of that name, where it is to be another one. Why it was `refused` stands beneath the field to blame,
+    form's field of that name, where it is to be another one. Why it was `refused` stands beneath each field to blame,
     else at the top of the form's dialog, else at the top of the page. None where there is no such form and nothing to
     be said."""
     finder = _Finder()
@@ -58,7 +58,7 @@ def fill(
 
 def _fits(form: _Form, entered: Mapping[str, str], refused: Refused | None) -> bool:
     same = all(entered[name] == value for name, value in form.hidden.items() if name in entered and name != ONCE)
-    known = {*entered, refused.fault if refused else ""}  # a file is not among what was entered
+    known = {*entered, *(refused.faults if refused else ())}  # a file is not among what was entered
     return same and bool(form.fields.keys() & known or not form.fields)
 
 
@@ -107,15 +107,18 @@ class _Writer(HTMLParser):
         super().__init__(convert_charrefs=False)
         self.out: list[str] = []
         self._at, self._form, self._entered, self._version = at, form, entered, version
-        self._fault = refused.fault if refused and refused.fault in form.fields else ""
-        self._unfolded = form.details | form.fields.get(self._fault, frozenset())
-        self._said = refused.text if refused else ""
+        faults = refused.faults if refused else {}
+        self._faults = {name: text for name, text in faults.items() if name in form.fields}
+        self._unfolded = form.details.union(*(form.fields[name] for name in self._faults))
+        elsewhere = [text for name, text in faults.items() if name not in form.fields]
+        self._said = "; ".join(elsewhere) if self._faults else refused.text if refused else ""
+        self._focused = False
         self._forms = self._dialogs = self._folded = -1
         self._inside = False
         self._chosen: str | None = None
         self._replaced = False
         self._within: list[str] = []  # elements of the form that are open; those that hold a field, or a choice: ""
-        self._error: tuple[int, str] | None = None  # how many are open where it stands, and what it is
+        self._errors: list[tuple[int, str]] = []  # how many are open where one stands, and what it is
 
     def handle_starttag(self, tag: str, attrs: Attributes) -> None:
         raw, named = self.get_starttag_text() or "", dict(attrs)
@@ -136,6 +139,8 @@ class _Writer(HTMLParser):
         elif self._inside:
             marked = self._blamed(tag, attrs)
             raw = self._field(tag, marked) or (_tag(tag, marked) if marked is not attrs else raw)
+            if named.get("class") == "save-bar":
+                raw = _tag(tag, [*attrs, ("data-unsaved", "")])
         self.out.append(raw)
         if self._inside:
             self._open(tag, named)
@@ -151,32 +156,32 @@ class _Writer(HTMLParser):
 
     def _flash(self) -> str:
         """At the top: why the form was refused, where no field is to blame."""
-        if self._fault or not self._said:
-            return ""
-        return rendering.render("flash.html", {"flash": self._said, "failed": True})
+        return rendering.render("flash.html", {"flash": self._said, "failed": True}) if self._said else ""
 
     def _blamed(self, tag: str, attrs: Attributes) -> Attributes:
-        """The same but of the field that is to blame: it has the focus, and an error beneath."""
+        """The same but of a field that is to blame: it has an error beneath, and the first one the focus."""
         named = dict(attrs)
-        if not self._fault or named.get("name") != self._fault or named.get("type") == "hidden":
+        name = named.get("name") or ""
+        if name not in self._faults or named.get("type") == "hidden":
             return attrs
-        error_id = f"{named.get('id') or f'field-{self._fault}'}-error"
-        self._fault, outermost = "", self._within.index("") if "" in self._within else len(self._within)
-        text = rendering.render("field_error.html", {"id": error_id, "text": self._said})
-        self._error, self._said = (outermost, text), ""
+        error_id = f"{named.get('id') or f'field-{name}'}-error"
+        outermost = self._within.index("") if "" in self._within else len(self._within)
+        text = rendering.render("field_error.html", {"id": error_id, "text": self._faults.pop(name)})
+        self._errors.append((outermost, text))
         more = {
             "class": f"{named.get('class') or ''} is-invalid".strip(),
             **({} if named.get("type") == "radio" else {"aria-invalid": "true"}),
             "aria-describedby": f"{error_id} {named.get('aria-describedby') or ''}".strip(),
-            "autofocus": "",
+            **({} if self._focused else {"autofocus": ""}),
         }
+        self._focused = True
         return [*((name, value) for name, value in attrs if name not in more), *more.items()]
 
     def _say_error(self) -> None:
         """Once the field has ended, and what holds it."""
-        if self._error and len(self._within) <= self._error[0]:
-            self.out.append(self._error[1])
-            self._error = None
+        ended = [text for outermost, text in self._errors if len(self._within) <= outermost]
+        self._errors = [(outermost, text) for outermost, text in self._errors if len(self._within) > outermost]
+        self.out += ended
 
     def _field(self, tag: str, attrs: Attributes) -> str | None:
         """The tag with what was entered; None where it stays as it is."""
