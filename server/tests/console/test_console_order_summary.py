@@ -45,8 +45,9 @@ async def test_an_order_that_waits_for_a_supplier_is_bought_at_another(market: P
     await market.becomes("SELECT reason FROM purchase", "INSUFFICIENT_FUNDS: 200007 as the test wants it")
     async with signed_in(market.service) as admin:
         said = await summary(admin, order_no)
-        assert "Waiting for rt:near: INSUFFICIENT_FUNDS: 200007 as the test wants it, next attempt " in said
-        assert "Item 1, TEST-OK: 1 eSIM" in said
+        assert "Waiting for rt:near: our balance at the supplier is too low, next attempt " in said
+        assert "Item 1, TEST-OK: 1 eSIM. Top up our balance at the supplier." in said
+        assert "Supplier's response: INSUFFICIENT_FUNDS: 200007 as the test wants it" in said
         assert "Retry now" in said and "Use rt:far" not in said
         route = [hop("rt:near", "JC016"), hop("rt:far", "JC016")]
         await set_route(market.service.database, "TEST-OK", route, "test", clock.now)
@@ -69,10 +70,12 @@ async def test_a_supplier_that_is_paused_or_down_is_named_with_since_when(market
     await HealthMonitor(database, RtUpstream("rt:near", market.near.settings), clock.now, lambda: None).check()
     async with signed_in(market.service) as admin:
         await market.rows("UPDATE supplier_health SET since = '2026-11-20 06:46Z' WHERE code = 'rt:near' AND NOT up")
-        assert "200007 as the test wants it, down since 20 Nov 2026, 06:46:00, next" in await summary(admin, order_no)
+        assert "our balance at the supplier is too low, down since 20 Nov 2026, 06:46:00, next" in await summary(
+            admin, order_no
+        )
         await set_supplier_status(database, "rt:near", "PAUSED", "test")
         said = await summary(admin, order_no)
-        assert "200007 as the test wants it, paused since " in said and "View supplier" in said
+        assert "our balance at the supplier is too low, paused since " in said and "View supplier" in said
         assert "Retry now" not in said, "a supplier that is paused is not asked"
 
 

@@ -267,19 +267,23 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     await market.becomes("SELECT count(*)::int FROM purchase WHERE reason LIKE 'INSUFFICIENT_FUNDS%'", 1)
     page = await see(admin, NEAR)
     assert re.search(
-        r"Last failure .*?: insufficient funds. Test the connection, .*? INSUFFICIENT_FUNDS: 200007 ", page
+        r"Last failure .*?: our balance at the supplier is too low. Top up our balance .*? INSUFFICIENT_FUNDS: 200007 ",
+        page,
     )
     waits = page[page.index("Waiting orders") : page.index("Recent calls")]
-    assert order_no in waits and "INSUFFICIENT_FUNDS: 200007 as the test wants it" in waits
+    plain = "Our balance at the supplier is too low. Top up our balance at the supplier."
+    said = f"{plain} INSUFFICIENT_FUNDS: 200007 as the test wants it"
+    assert order_no in waits and said in waits
     packages_from = page.index("Routed packages", page.index("Recent calls"))
     calls = page[page.index("Recent calls") : packages_from]
-    assert "Bought" in calls and "Refused" in calls and order_no in calls
+    assert "Bought" in calls and f"Refused {said}" in calls and order_no in calls
     assert re.search(r"of [0-9]+ calls, [0-9]+ refused", page)
     packages = page[packages_from:]
     assert "TEST-OK" in packages and "JC016" in packages and "1.80 USD" in packages
     listed = await see(admin, "/console/suppliers")
     assert re.search(
-        r"rt:near RT reseller API Degraded insufficient funds [0-9.]+ % [0-9]+ of [0-9]+ failed .*? rt:far ",
+        r"rt:near RT reseller API Degraded our balance at the supplier is too low [0-9.]+ %"
+        r" [0-9]+ of [0-9]+ failed .*? rt:far ",
         listed,
     )
 

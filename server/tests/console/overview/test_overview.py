@@ -86,13 +86,16 @@ async def test_lines_that_wait_for_a_paused_supplier_are_counted_and_listed(mark
         await set_supplier_status(market.service.database, "rt:near", "PAUSED", "test")
         said = await incidents(admin)
         assert "Supplier rt:near has been paused since " in said and "3 items wait, the oldest for" in said
-        assert "the last attempt for 3 of 3 eSIMs failed (INSUFFICIENT_FUNDS: 200007 as the test wants it)" in said
+        assert "the last attempt for 3 of 3 eSIMs failed (our balance at the supplier is too low)" in said
         assert "View items View supplier" in said
         listed = (await admin.get("/console")).text.partition("Waiting orders")[2].partition("Latest orders")[0]
         assert all(f"/console/orders/{order}" in listed for order in orders) and "Test dealer" in listed
         assert "Being delivered" in listed
         lines = await see(admin, "/console/waiting?supplier=rt:near")
-        assert all(order in lines for order in orders) and "Waiting INSUFFICIENT_FUNDS" in lines
+        assert (
+            all(order in lines for order in orders)
+            and "Top up our balance at the supplier. INSUFFICIENT_FUNDS" in lines
+        )
         assert "No items match" in await see(admin, "/console/waiting?supplier=rt:far")
         head = (await see(admin, "/console/suppliers/rt:near")).partition(" Checked ")[0]
         assert "Supplier rt:near has been paused since" in head and "3 items wait" in head and "View items" in head

@@ -64,6 +64,25 @@ async def tried(service: Service) -> None:
             await asyncio.sleep(0.02)
 
 
+async def lasts_since(service: Service, ago: str) -> None:
+    """The outage that has not ended began then."""
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "UPDATE supplier_outage SET began_at = now() - $1::text::interval WHERE ended_at IS NULL", ago
+        )
+
+
+async def lasted(service: Service, began: str, ended: str) -> None:
+    """An outage of rt:near between these times ago."""
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO supplier_outage (code, began_at, ended_at, detail) VALUES"
+            " ('rt:near', now() - $1::text::interval, now() - $2::text::interval, 'it was slow')",
+            began,
+            ended,
+        )
+
+
 async def looked_at(page: Page) -> list[str]:
     """What axe finds on a wide screen and on a phone."""
     found: list[str] = []
@@ -98,6 +117,12 @@ async def test_what_waits_for_a_supplier_that_is_down_is_sent_to_the_next_one(ma
         page = await see(admin, "/console/suppliers/rt:near")
         assert re.search(r"Outages, 30 days .* still down \d+ s 1 ", page) and page.count("Test connection") == 1
         assert not re.search(r"\bDown\b", page), "its incident says so"
+        await lasts_since(market.service, "35 days")
+        assert re.search(r"still down 35 d 1 ", await see(admin, "/console/suppliers/rt:near")), "however old"
+        await lasts_since(market.service, "1 hour")
+        await lasted(market.service, "40 days", "1 day")
+        page = await see(admin, "/console/suppliers/rt:near")
+        assert re.search(r"still down 1 h .* 39 d 0 it was slow", page), "it ended lately"
         await set_route(
             market.service.database, "TEST-OK", [hop("rt:near", "JC016"), hop("rt:far", "JC016")], "test", clock.now
         )

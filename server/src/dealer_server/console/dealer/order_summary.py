@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from dealer_server.console.dealer.timeline import History, refusal_text
 from dealer_server.console.shared.concern import Concern, Link
 from dealer_server.console.shared.rendering import many
-from dealer_server.rules.incidents.delay import delay_text, refused_text
+from dealer_server.rules.incidents.delay import delay_text
 from dealer_server.rules.incidents.incident import Level, rank
+from dealer_server.rules.incidents.refused import refused_text
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order

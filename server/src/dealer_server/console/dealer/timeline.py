@@ -16,7 +16,7 @@ from dealer_server.console.shared.timeline import (
     runs,
 )
 from dealer_server.db.connection import Connection
-from dealer_server.rules.incidents.delay import refused_text
+from dealer_server.rules.incidents.refused import refused_text
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order

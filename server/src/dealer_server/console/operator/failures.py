@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.console.operator.timeline import History, answer_of
-from dealer_server.rules.incidents.delay import refused_text
+from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Profile
 from dealer_server.store.suppliers.purchase import Hop
@@ -103,6 +103,6 @@ def _causes(history: History, routes: Mapping[str, Sequence[Hop]]) -> list[Cause
         code, message = (coded[1], coded[2]) if coded else ("", reason)
         tried = list(dict.fromkeys(asked[profiles[0].profile_id])) or [supplier]
         untried = [hop.supplier for hop in routes.get(item.package_code, ()) if hop.supplier not in tried]
-        cause = Cause(item, len(profiles), supplier, refused_text(code), code, message, tried, untried, acts)
+        cause = Cause(item, len(profiles), supplier, refused(reason).words, code, message, tried, untried, acts)
         causes.append(cause)
     return causes

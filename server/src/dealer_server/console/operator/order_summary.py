@@ -10,6 +10,7 @@ from dealer_server.console.operator.timeline import History
 from dealer_server.console.shared.concern import Concern, Link
 from dealer_server.console.shared.rendering import many
 from dealer_server.rules.incidents.incident import rank
+from dealer_server.rules.incidents.refused import ONLY_REFUSED, Refused, refused
 from dealer_server.rules.money import money
 from dealer_server.rules.orders.model import Item, Profile
 from dealer_server.store.console.orders import Purchase
@@ -93,8 +94,10 @@ def _concern(
     it = "the recharge" if recharge else "the eSIM" if len(profiles) == 1 else "the eSIMs"
     ailing, since = _ailing(supplier)
     text = _WAITING.get(cause.state, "Waiting for {supplier}").format(supplier=cause.supplier, it=it)
-    if cause.reason and cause.state in _WAITING:
-        text += f": {cause.reason}"
+    answer = refused(cause.reason if cause.state in _WAITING else "")
+    why = answer.words or answer.raw
+    if why and (cause.state != "REJECTED" or why != ONLY_REFUSED):
+        text += f": {why}"
     what = (
         "the recharge" if recharge else f"{len(profiles)} of {item.quantity} eSIMs" if item.quantity > 1 else "1 eSIM"
     )
@@ -108,13 +111,18 @@ def _concern(
     return Concern(
         level="fault" if parked or ailing else "waiting",
         text=text,
-        about=f"Item {item.line + 1}, {item.package_code}: {what}",
+        about=f"Item {item.line + 1}, {item.package_code}: {what}{_first(answer)}",
         ailing=ailing,
         since=since,
         next_at=None if parked else next_at,
         acts=LineActs(item.line + 1, cause.state in _SURE and not paused, others if movable else ()),
         link=link,
     )
+
+
+def _first(answer: Refused) -> str:
+    """What to do first about a refusal, and what the supplier said."""
+    return f". {answer.first} Supplier's response: {answer.raw}" if answer.words else ""
 
 
 def _ailing(supplier: SupplierRow | None) -> tuple[str, datetime | None]:

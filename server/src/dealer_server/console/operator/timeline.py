@@ -18,7 +18,7 @@ from dealer_server.console.shared.timeline import (
     runs,
     some_text,
 )
-from dealer_server.rules.incidents.delay import refused_text
+from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Order, Profile
@@ -140,7 +140,7 @@ def _purchases(history: History) -> Iterator[Event]:
         state, reason = purchase.state, purchase.reason or ""
         if purchase.finished_at is not None and state != "DONE":
             symbol, title = "truck-delivery", f"Purchase at {purchase.supplier} ended"
-            call, why = rejected.get((purchase.profile_id, purchase.position)), refused_text(reason.partition(":")[0])
+            call, why = rejected.get((purchase.profile_id, purchase.position)), refused(reason).words
             if call is not None:
                 title, state = f"{purchase.supplier}: {_without_subject(why) or 'rejected'}", ""
                 facts = [facts[1], ("took", _took(call))]

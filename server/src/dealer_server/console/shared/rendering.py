@@ -27,6 +27,7 @@ from dealer_server.console.shared import words
 from dealer_server.rules import axis, dates
 from dealer_server.rules.catalogue.package import GB, KB, MB, TB
 from dealer_server.rules.incidents import health
+from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.money import money, percent
 from dealer_server.rules.orders import identity
 
@@ -302,6 +303,7 @@ def _add_names(made: Environment) -> None:
         "share": percent.one_decimal,
         "percent_number": percent.number,
         "many": many,
+        "refused": refused,
         "content": content,
         "one_currency": one_currency,
         "hanging": hanging,

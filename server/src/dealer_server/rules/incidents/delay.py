@@ -2,26 +2,14 @@
 
 from collections.abc import Mapping
 
-_REFUSALS: Mapping[str, str] = {
-    "OUT_OF_STOCK": "out of stock",
-    "CONFIG": "the supplier refused it; the operator looks into it",
-    "BAD_REQUEST": "the supplier refused it",
-    "CONFLICT": "the supplier had a conflict and is asked anew",
-    "INSUFFICIENT_FUNDS": "the supplier does not take orders at present",
-    "NOT_ALLOWED": "the supplier refused it",
-    "TEMPORARY": "the supplier was busy",
-}
+from dealer_server.rules.incidents.refused import refused_text
+
 _STATES: Mapping[str, str] = {
     "PENDING": "the supplier is making it",
     "UNKNOWN": "the supplier has not confirmed it yet",
     "PARKED": "the operator is finding out whether it was made",
     "SENT": "the supplier is being asked",
 }
-
-
-def refused_text(code: str) -> str:
-    """Of the code with which a supplier refused; "" for one that says nothing to a dealer."""
-    return _REFUSALS.get(code, "")
 
 
 def delay_text(state: str, reason: str, ailing: str) -> str:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from dealer_server.rules import dates
 from dealer_server.rules.incidents.health import is_degraded, share_text
 from dealer_server.rules.incidents.incident import IDLE, WEIGHTS, Incident, harm, many, minutes
+from dealer_server.rules.incidents.refused import refused
 
 COUNTED = 10_000
 LONG = timedelta(minutes=10)
@@ -87,7 +88,8 @@ def _waits(waiting: Waiting, now: datetime) -> str:
 
 def _tries(waiting: Waiting) -> str:
     """How many of the last tries failed, and why."""
-    why = waiting.reason
+    answer = refused(waiting.reason)
+    why = answer.words or answer.raw
     if not waiting.failing:
         return ""
     share = f"the last attempt for {waiting.failing:,} of {many(waiting.purchases, 'eSIM')} failed"

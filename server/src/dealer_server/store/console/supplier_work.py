@@ -45,10 +45,12 @@ class CallRow(NamedTuple):
         return (self.outcome or "").startswith(("REJECTED", "WRITTEN_OFF", "UNKNOWN", "PARKED"))
 
     @property
-    def cause(self) -> str:
-        """Why it failed, in few words: out of stock."""
+    def reason(self) -> str:
+        """Why it was refused, its code first; "" where it was not, or without one."""
         word, _, code = (self.outcome or "").partition(" ")
-        return (code if word == "REJECTED" and code else self.result).replace("_", " ").lower()
+        if word != "REJECTED" or not code:
+            return ""
+        return f"{code}: {self.message}" if self.message else code
 
     @property
     def seconds(self) -> float | None:

@@ -41,10 +41,10 @@ async def end(connection: Connection, code: str, now: datetime) -> None:
 
 
 async def since(connection: Connection, code: str, first: datetime, limit: int) -> list[Outage]:
-    """Those that began then or later, or last; the newest first."""
+    """Of the newest `limit` those that lasted then or later, whenever they began; the newest first."""
     rows = await connection.fetch(
-        "SELECT began_at, ended_at, detail, orders FROM supplier_outage"
-        " WHERE code = $1 AND (began_at >= $2 OR ended_at IS NULL) ORDER BY began_at DESC LIMIT $3",
+        "SELECT * FROM (SELECT began_at, ended_at, detail, orders FROM supplier_outage"
+        " WHERE code = $1 ORDER BY began_at DESC LIMIT $3) o WHERE ended_at IS NULL OR ended_at >= $2",
         code,
         first,
         limit,

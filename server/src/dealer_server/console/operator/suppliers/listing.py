@@ -15,6 +15,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.operations.suppliers.resolve import list_parked, resolve_applied, resolve_bought, resolve_not_bought
 from dealer_server.rules import dates
 from dealer_server.rules.incidents.health import supplier_word
+from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.money.money import fine_text
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
@@ -90,7 +91,12 @@ async def _causes(connection: Connection, words: Mapping[str, str], now: datetim
     """Why the latest call failed at each that is degraded."""
     codes = [code for code, word in words.items() if word == "DEGRADED"]
     latest = {code: latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now) for code in codes}
-    return {code: failure.cause for code, failure in latest.items() if failure}
+    return {code: cause(failure) for code, failure in latest.items() if failure}
+
+
+def cause(failure: CallRow) -> str:
+    """Why a call failed, in few words: out of stock."""
+    return refused(failure.reason).words or failure.result.lower()
 
 
 def latest_failure(calls: Sequence[CallRow], now: datetime) -> CallRow | None:

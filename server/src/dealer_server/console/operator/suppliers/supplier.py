@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.operator.suppliers.fields import kind_title
-from dealer_server.console.operator.suppliers.listing import CALLS, SUPPLIER, SUPPLIERS, latest_failure
+from dealer_server.console.operator.suppliers.listing import CALLS, SUPPLIER, SUPPLIERS, cause, latest_failure
 from dealer_server.console.operator.suppliers.spending import spending
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, page
@@ -82,7 +82,7 @@ def _runs(calls: Sequence[CallRow]) -> list[CallRun]:
 def _alike(calls: Sequence[CallRow]) -> tuple[object, ...]:
     """What the calls about eSIMs that stand in one row have in common: failures of several orders, else one order."""
     latest = calls[0]
-    return latest.kind, latest.result, latest.message, latest.failed or latest.order_id
+    return latest.kind, latest.result, latest.reason, latest.message, latest.failed or latest.order_id
 
 
 @page(SUPPLIER, OPERATORS, TEMPLATE)
@@ -150,9 +150,11 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
 
 def _latest(calls: Sequence[CallRow], now: datetime) -> dict[str, Any]:
     took = [one.seconds for one in calls if one.seconds is not None]
+    failing = latest_failure(calls, now)
     return {
         "calls": _runs(calls)[:RUNS],
-        "failing": latest_failure(calls, now),
+        "failing": failing,
+        "cause": cause(failing) if failing else "",
         "timed": len(took),
         "typical": median(took) if took else None,
     }
