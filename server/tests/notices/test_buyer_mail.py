@@ -29,7 +29,8 @@ from support.notices.smtp_server import SmtpServer
 from support.notices.told import FROM, with_mail
 
 BUYER = "ann@example.com"
-BRAND = {"name": "Brücke Reisen", "colour": "#0a7d55", "support_email": "help@bruecke.example"}
+BRAND = {"name": "Brücke Reisen", "colour": "#0a7d55", "support_email": "help@bruecke.example",
+         "shop_url": "https://bruecke.example"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,7 @@ async def test_the_page_goes_out_in_the_dealers_brand_and_its_dealer_reads_to_wh
     address = profile["installPageUrl"].partition("/i/")[2]
     assert f"/i/{address}?lang=de" in mail.plain and f"/i/{address}?lang=de" in mail.html
     assert "#0a7d55" in mail.html and "help@bruecke.example" in mail.plain
+    assert '<a href="https://bruecke.example"' in mail.html and "Reisen\r\nhttps://bruecke.example" in mail.plain
     assert profile["activationCode"] not in mail.plain + mail.html
     assert await kept(service) == [(BUYER, "DELIVERED", None)]
     async with service.database.connection() as connection:

@@ -17,13 +17,14 @@ _JOINERS = "\u200c\u200d"  # letters of Persian and Indian scripts, and emoji, n
 
 
 class Brand(msgspec.Struct, frozen=True, kw_only=True):
-    """ "" is not set. colour: #rrggbb."""
+    """ "" is not set. colour: #rrggbb. shop_url: where it sells; support_url: where it helps."""
 
     name: str = ""
     colour: str = ""
     support_email: str = ""
     support_phone: str = ""
     support_url: str = ""
+    shop_url: str = ""
     logo: Logo | None = None
 
     @property
@@ -60,7 +61,7 @@ def parse_phone(text: str) -> str:
 
 
 def parse_url(text: str) -> str:
-    """Of a help page or a chat."""
+    """Of a shop, a help page or a chat."""
     url = text.strip()
     if not url:
         return ""
@@ -72,7 +73,7 @@ def parse_url(text: str) -> str:
     except ValueError:
         host, has_user, parts = "", False, None
     if parts is None or parts.scheme != "https" or has_user or not _HOST.fullmatch(host):
-        raise ValueError("must be an https address such as https://example.com/help")
+        raise ValueError("must be an https address such as https://example.com")
     return url
 
 
