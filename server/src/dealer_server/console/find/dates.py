@@ -1,6 +1,6 @@
 """The days that a list is filtered by: what is chosen, and ranges to choose with one click. Days are of UTC."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
@@ -22,13 +22,14 @@ class Range(NamedTuple):
 
 class Dates(NamedTuple):
     """`text`: the range that is chosen, in words; "" for any time. `first`, `last`: as they stand in the address.
-    `without`: the address of the list of any time."""
+    `without`: the address of the list of any time. `faults`: what is wrong with them, of "from" and "to"."""
 
     text: str
     first: str
     last: str
     ranges: Sequence[Range]
     without: str
+    faults: Mapping[str, str] = {}
 
 
 def of(context: RequestContext, path: str) -> Dates:
@@ -41,7 +42,8 @@ def of(context: RequestContext, path: str) -> Dates:
         current = (first, last) == (days["from"], days["to"])
         ranges.append(Range(name, params.address(path, kept | days), current))
     text = next((one.name for one in ranges if one.current), _text(first, last))
-    return Dates(text, first, last, ranges, params.address(path, kept | {"from": "", "to": ""}))
+    without = params.address(path, kept | {"from": "", "to": ""})
+    return Dates(text, first, last, ranges, without, params.faults(kept))
 
 
 def _ranges(today: date) -> list[tuple[str, date, date]]:

@@ -193,10 +193,15 @@ def list_pager(
 
 
 def faults(query: Mapping[str, str], **words: Sequence[str]) -> dict[str, str]:
-    """What is wrong with filters of a list, by their names: a day that is none, or a word that is none of these."""
+    """What is wrong with filters of a list, by their names: a day that is none, a first day after the last, or a word
+    that is none of these."""
     found = {name: "a day such as 2026-11-20" for name in ("from", "to") if query.get(name) and not day(query, name)}
     found |= {name: "one of the list" for name, known in words.items() if query.get(name) and query[name] not in known}
-    return {name: f"“{query[name][:40]}” is not {wanted}" for name, wanted in found.items()}
+    told = {name: f"“{query[name][:40]}” is not {wanted}" for name, wanted in found.items()}
+    first, last = day(query, "from"), day(query, "to", after=True)
+    if first and last and first >= last:
+        told["from"] = "From is after To: the first day must not be after the last"
+    return told
 
 
 async def record_export(context: RequestContext, action: str, tenant_id: int | None, names: Sequence[str]) -> None:

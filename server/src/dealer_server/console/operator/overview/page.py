@@ -94,8 +94,6 @@ def chosen_period(context: RequestContext) -> tuple[Period, str]:
         return period(chosen or "7d", None, None, context.now), ""
     first, last = params.day(context.query, "from"), params.day(context.query, "to")
     fault = next(iter(params.faults(context.query).values()), "")
-    if first and last and first > last:
-        fault = "From is after To: the first day must not be after the last"
     return period("7d" if fault else chosen, first, last, context.now), fault
 
 
