@@ -50,7 +50,8 @@ class CallRow(NamedTuple):
         word, _, code = (self.outcome or "").partition(" ")
         if word != "REJECTED" or not code:
             return ""
-        return f"{code}: {self.message}" if self.message else code
+        said = (self.message or "").removeprefix(f"{code}: ")
+        return f"{code}: {said}" if said else code
 
     @property
     def seconds(self) -> float | None:
