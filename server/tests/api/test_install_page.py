@@ -467,8 +467,8 @@ async def test_the_brand_of_the_dealer_is_shown_and_no_others(dealer: ApiClient,
         page = await page_of(dealer, order)
         assert re.search(r'href="https://sunbird.example/help"[^>]*>Get more data<', page) and said in page
         assert (" left<" in page) == (step == "START"), "what is left has ended with the plan"
-    shop = BrandChange(shop_url="https://shop.sunbird.example/esim")
-    await set_brand(service.database, dealer.tenant_id, shop, "test")
+    selling = BrandChange(sales_url="https://shop.sunbird.example/esim")
+    await set_brand(service.database, dealer.tenant_id, selling, "test")
     page = await page_of(dealer, order)
     assert re.search(r'href="https://shop.sunbird.example/esim"[^>]*>Get more data<', page)
     assert 'href="https://sunbird.example/help"' in page, "where it is asked"

@@ -24,7 +24,7 @@ FIELDS = {
     "support_email": "help@sunbird.example",
     "support_phone": "+44 20 7946 0000",
     "support_url": "https://sunbird.example/help",
-    "shop_url": "https://shop.sunbird.example",
+    "sales_url": "https://shop.sunbird.example",
 }
 
 
@@ -72,7 +72,7 @@ async def test_fields_left_empty_are_removed_and_the_logo_stays_until_it_is_remo
     await owner.post("/console/brand", {"name": "Sunbird", "no_logo": "on"})
     assert "data:image/png" not in await install_page(dealer)
     assert [sorted(act["after"]) for act in await acts(service, dealer)][1:] == [
-        ["colour", "name", "shop_url", "support_email", "support_phone", "support_url"],
+        ["colour", "name", "sales_url", "support_email", "support_phone", "support_url"],
         ["logo"],
     ]
 
@@ -85,7 +85,7 @@ async def test_fields_left_empty_are_removed_and_the_logo_stays_until_it_is_remo
         ({"support_email": "nobody"}, b"", "support email 'nobody' must be an email address"),
         ({"support_phone": "call us"}, b"", "support phone 'call us' must be a telephone number"),
         ({"support_url": "http://sunbird.example"}, b"", "must be an https address"),
-        ({"shop_url": "ftp://sunbird.example"}, b"", "shop address 'ftp://sunbird.example' must be an https address"),
+        ({"sales_url": "ftp://sunbird.example"}, b"", "shop address 'ftp://sunbird.example' must be an https address"),
         ({}, b"GIF89a", "logo is no picture of an accepted kind; accepted: PNG, WebP, SVG"),
         ({}, b"\x89PNG\r\n\x1a\n" + b"\0" * 40_000, "logo has 40,008 bytes; accepted: at most 32,768"),
         (

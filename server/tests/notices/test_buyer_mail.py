@@ -30,7 +30,7 @@ from support.notices.told import FROM, with_mail
 
 BUYER = "ann@example.com"
 BRAND = {"name": "Brücke Reisen", "colour": "#0a7d55", "support_email": "help@bruecke.example",
-         "shop_url": "https://bruecke.example"}  # fmt: skip
+         "sales_url": "https://bruecke.example"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -166,7 +166,7 @@ async def set_brand(
     support_email: str | None = None,
     support_phone: str | None = None,
     support_url: str | None = None,
-    shop_url: str | None = None,
+    sales_url: str | None = None,
     as_json: AsJson = False,
     context: Context,
 ) -> None:
@@ -177,7 +177,7 @@ async def set_brand(
         logo: A PNG, WebP or SVG file of at most 32 KB.
         no_logo: Removes the logo.
         support_url: An https address of a help page or a chat.
-        shop_url: An https address of the shop; install pages lead there for more data.
+        sales_url: An https address of the shop; install pages lead there for more data.
     """
     from dealer_server.operations.tenants import brand
 
@@ -187,7 +187,7 @@ async def set_brand(
         support_email=support_email,
         support_phone=support_phone,
         support_url=support_url,
-        shop_url=shop_url,
+        sales_url=sales_url,
         logo=logo and logo.read_bytes(),
         no_logo=no_logo,
     )

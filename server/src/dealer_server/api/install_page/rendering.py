@@ -45,7 +45,7 @@ def page(of: InstallPage, language: Language, device: Device) -> Rendered:
         qr=Markup(qr.inline_svg(of.codes.code.text, text("qr_title"))) if of.codes else "",  # noqa: S704 (we drew it)
         dialled=rules.dialled(of.brand.support_phone),
         support_host=urlsplit(of.brand.support_url).hostname or "",
-        shop_host=urlsplit(of.brand.shop_url).hostname or "",
+        shop_host=urlsplit(of.brand.sales_url).hostname or "",
     )
 
 

@@ -9,7 +9,7 @@ from dealer_server.rules.brand import brand as rules
 from dealer_server.rules.brand import colour, logo
 
 TEMPLATE = "brand.html"
-FIELDS = ("name", "colour", "support_email", "support_phone", "support_url", "shop_url")
+FIELDS = ("name", "colour", "support_email", "support_phone", "support_url", "sales_url")
 
 
 async def show(context: RequestContext, tenant_id: int, **fields: Any) -> Html:

@@ -46,7 +46,7 @@ def message(sender: Sender, brand: Brand, mail: Claimed, url: str) -> EmailMessa
         "texts": texts,
         "url": f"{url}?lang={mail.language}",
         "support": support,
-        "shop": brand.shop_url,
+        "shop": brand.sales_url,
         "shades": shades(brand.colour or COLOUR),
     }
     made = EmailMessage(SMTP.clone(cte_type="7bit"))

@@ -21,7 +21,7 @@ _CALLED = {
     "support_email": "support email",
     "support_phone": "support phone",
     "support_url": "support page",
-    "shop_url": "shop address",
+    "sales_url": "shop address",
 }
 
 
@@ -33,7 +33,7 @@ class BrandChange(msgspec.Struct, frozen=True, kw_only=True):
     support_email: str | None = None
     support_phone: str | None = None
     support_url: str | None = None
-    shop_url: str | None = None
+    sales_url: str | None = None
     logo: bytes | None = None
     no_logo: bool = False
 
@@ -78,7 +78,7 @@ def _changed(before: Brand, change: BrandChange) -> Brand:
         support_email=parsed("support_email", change.support_email, rules.parse_email, before.support_email),
         support_phone=parsed("support_phone", change.support_phone, rules.parse_phone, before.support_phone),
         support_url=parsed("support_url", change.support_url, rules.parse_url, before.support_url),
-        shop_url=parsed("shop_url", change.shop_url, rules.parse_url, before.shop_url),
+        sales_url=parsed("sales_url", change.sales_url, rules.parse_url, before.sales_url),
         logo=None if change.no_logo else parsed("logo", change.logo, logo.parse, before.logo),
     )
     if faults:

@@ -17,14 +17,14 @@ _JOINERS = "\u200c\u200d"  # letters of Persian and Indian scripts, and emoji, n
 
 
 class Brand(msgspec.Struct, frozen=True, kw_only=True):
-    """ "" is not set. colour: #rrggbb. shop_url: where it sells; support_url: where it helps."""
+    """ "" is not set. colour: #rrggbb. sales_url: where it sells; support_url: where it helps."""
 
     name: str = ""
     colour: str = ""
     support_email: str = ""
     support_phone: str = ""
     support_url: str = ""
-    shop_url: str = ""
+    sales_url: str = ""
     logo: Logo | None = None
 
     @property

@@ -7,7 +7,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.brand.brand import Brand
 from dealer_server.rules.brand.logo import Logo
 
-COLUMNS = ("name", "colour", "support_email", "support_phone", "support_url", "shop_url", "logo_type", "logo")
+COLUMNS = ("name", "colour", "support_email", "support_phone", "support_url", "sales_url", "logo_type", "logo")
 _TEXTS = COLUMNS[:6]
 
 
@@ -39,7 +39,7 @@ async def put(connection: Connection, tenant_id: int, brand: Brand) -> None:
     """Of a brand that is locked."""
     await connection.execute(
         "UPDATE brand SET name = $2, colour = $3, support_email = $4, support_phone = $5, support_url = $6,"
-        " shop_url = $7, logo_type = $8, logo = $9 WHERE tenant_id = $1",
+        " sales_url = $7, logo_type = $8, logo = $9 WHERE tenant_id = $1",
         tenant_id,
         *[getattr(brand, name) for name in _TEXTS],
         brand.logo.media_type if brand.logo else None,
