@@ -18,7 +18,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from dealer_server import environment as variables
 from dealer_server.db.sealing import MasterKeys
@@ -201,6 +201,18 @@ class Settings(BaseSettings):
     ios_install_url: str = "https://esimsetup.apple.com/esim_qrcode_provisioning?carddata={carddata}"
     android_install_url: str = "https://esimsetup.android.com/esim_qrcode_provisioning?carddata={carddata}"
     supplier_speed: float = Field(default=1.0, gt=0, description="how many times faster the simulated supplier runs")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        *_others: PydanticBaseSettingsSource,
+        **_named: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is given, then the environment. Looking for files too takes as long as both."""
+        return init_settings, env_settings
 
     @field_validator("database_url")
     @classmethod

@@ -87,7 +87,7 @@ async def serve(
                 opened,
                 listening=started.listening,
                 worker=False,
-                ready=started.ready,
+                ready=process.rarely_collecting(started.ready),
                 stop=stop,
                 retire=started.retire,
             )
@@ -121,7 +121,7 @@ async def work(*, metrics: str | None = None, processes: int | None = None) -> i
             opened,
             listening=started.listening,
             worker=True,
-            ready=lambda _: started.ready("worker"),
+            ready=process.rarely_collecting(lambda _: started.ready("worker")),
             stop=stop,
             retire=started.retire,
         )

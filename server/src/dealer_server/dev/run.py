@@ -88,7 +88,8 @@ async def run(
             demo = await _seeded(opened, days, receiving)
             bound = Listening(api, listening.console(opened), supplier_events=listening.supplier_events(opened))
             with instance.announced(demo.base_url, demo.env):
-                await process.run(opened, listening=bound, worker=True, ready=lambda _: _show(demo, as_json), stop=stop)
+                ready = process.rarely_collecting(lambda _: _show(demo, as_json))
+                await process.run(opened, listening=bound, worker=True, ready=ready, stop=stop)
     finally:
         database.stop()
 
