@@ -145,7 +145,7 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("life, 100 dealers: spread", False, 15, _percent("life.burst.many", "spread"), " %"),
     ),
     "A delivered order takes half of the disk that it took at first, 6.6 KB.": (
-        Target("life: disk of an order, vacuumed", False, 3.3, _value("life.disk", "kb"), " KB"),
+        Target("life: disk that one more order takes", False, 3.3, _value("life.disk", "kb"), " KB"),
     ),
     "At a steady 200/s an order costs PostgreSQL at most 1 000 µs and work at most 700 µs; from the order to ORDER_PAID"
     " p50 ≤ 10 ms and p99 ≤ 40 ms, to DELIVERY_UPDATED p99 ≤ 80 ms.": (
