@@ -263,27 +263,27 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     await market.client.delivered((await market.client.order()).data["orderNo"])
     market.near.fault("esim/order", *["200007"] * 50)
-    order_no = (await market.client.order()).data["orderNo"]
-    await market.becomes("SELECT count(*)::int FROM purchase WHERE reason LIKE 'INSUFFICIENT_FUNDS%'", 1)
+    orders = [(await market.client.order()).data["orderNo"] for _ in range(3)]  # fewer failures are chance
+    await market.becomes("SELECT count(*)::int FROM purchase WHERE reason LIKE 'INSUFFICIENT_FUNDS%'", 3)
     page = await see(admin, NEAR)
     assert re.search(
         r"Last failure .*?: our balance at the supplier is too low. Top up our balance .*? INSUFFICIENT_FUNDS: 200007 ",
         page,
     )
-    waits = page[page.index("Waiting orders") : page.index("Recent calls")]
+    waits = page[page.index("Waiting orders") : page.index("Recent purchases")]
     plain = "Our balance at the supplier is too low. Top up our balance at the supplier."
     said = f"{plain} INSUFFICIENT_FUNDS: 200007 as the test wants it"
-    assert order_no in waits and said in waits
-    packages_from = page.index("Routed packages", page.index("Recent calls"))
-    calls = page[page.index("Recent calls") : packages_from]
-    assert "Bought" in calls and f"Refused {said}" in calls and order_no in calls
+    assert all(one in waits for one in orders) and said in waits
+    packages_from = page.index("Routed packages", page.index("Recent purchases"))
+    calls = page[page.index("Recent purchases") : packages_from]
+    assert "Bought" in calls and f"Refused {said}" in calls and any(one in calls for one in orders)
     assert re.search(r"of [0-9]+ calls, [0-9]+ refused", page)
     packages = page[packages_from:]
     assert "TEST-OK" in packages and "JC016" in packages and "1.80 USD" in packages
     listed = await see(admin, "/console/suppliers")
+    assert re.search(r"Supplier rt:near is degraded: .*? succeeded in the last 24 hours, the latest failed: ", listed)
     assert re.search(
-        r"rt:near RT reseller API Degraded our balance at the supplier is too low [0-9.]+ %"
-        r" [0-9]+ of [0-9]+ failed .*? rt:far ",
+        r"rt:near RT reseller API Degraded [0-9.]+ % [0-9]+ of [0-9]+ failed .*? rt:far ",
         listed,
     )
 
@@ -291,11 +291,12 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
 async def test_a_supplier_shows_its_first_packages_and_all_of_them_when_asked(market: PurchaseFixture, admin: Browser):
     database = market.service.database
     async with database.connection() as connection:
-        codes = [row["package_code"] for row in await connection.fetch("SELECT package_code FROM package ORDER BY 1")]
+        rows = await connection.fetch("SELECT package_code FROM package ORDER BY document->>'package_name', 1")
+        codes = [row["package_code"] for row in rows]
     for code in codes[: supplier.ROUTED + 1]:
         await set_route(database, code, [hop("rt:near", code)], "test", clock.now)
     page = await see(admin, NEAR)
-    listed = page[page.index("Routed packages", page.index("Recent calls")) :]
+    listed = page[page.index("Routed packages", page.index("Recent purchases")) :]
     assert "The only supplier of each." in listed and "Position" not in listed and "Their code" not in listed
     assert re.search(r"All [0-9]+ packages", listed) and codes[0] in listed and codes[supplier.ROUTED] not in listed
     assert codes[supplier.ROUTED] in await see(admin, f"{NEAR}?packages=all")

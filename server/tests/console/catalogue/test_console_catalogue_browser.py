@@ -18,6 +18,7 @@ from support.console.people import WORD, sign_in
 
 NAME = "packages-operator"
 CODE = "TEST-OK"
+BACKGROUND = "button => getComputedStyle(button).backgroundColor"
 
 pytestmark = needs_chromium
 
@@ -102,11 +103,13 @@ async def test_no_answer_to_a_form_has_a_barrier(
     await page.get_by_role("link", name="All").first.click()
     save, told = page.get_by_role("button", name="Save prices"), page.locator(".save-bar > [role=status]")
     await expect(told).to_have_text("No changes yet")
+    neutral = await save.evaluate(BACKGROUND)
     price = page.locator(".price-edit > .form-control").first
     was = await price.input_value()
     await price.fill("99.00")
     await expect(told).to_have_text("1 change")
     await expect(save).to_be_in_viewport()
+    assert await save.evaluate(BACKGROUND) != neutral, "there is something to save now"
     await price.fill(was)
     await expect(told).to_have_text("No changes yet")
     await price.fill("98.00")

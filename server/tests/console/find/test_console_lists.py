@@ -65,6 +65,26 @@ async def test_a_sign_in_says_where_from_and_its_user_once(admin: Browser) -> No
     assert f"Signed in {admin.name} 127.0.0.1 – " in page and f"User {admin.name}" not in page
 
 
+async def test_the_audit_log_says_the_amount_of_a_top_up_before_the_balance(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    detail = {
+        "topupNo": "T1",
+        "amount": "250.00",
+        "currency": "USD",
+        "before": {"balance": "1000.00"},
+        "after": {"balance": "1250.00"},
+    }
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO audit_log (at, author, source, action, tenant_id, detail, hash)"
+            " VALUES (now(), 'test', 'here', 'topup.approve', $1, $2, 'x')",
+            int(dealer.tenant_id), json.dumps(detail),
+        )  # fmt: skip
+    page = await see(admin, f"/console/audit?dealer={dealer.tenant_id}&action=topup.approve")
+    assert re.search(r"Amount 250.00.*Balance 1,000.00 → 1,250.00", page), page
+
+
 async def test_what_one_actor_did_at_once_is_one_row_of_the_audit_log(
     service: Service, dealer: ApiClient, admin: Browser
 ) -> None:

@@ -58,7 +58,8 @@ async def test_the_log_says_what_each_told_and_a_delivery_has_its_request_beside
 ) -> None:
     order_no = await failed_for_good(service, dealer, receiver)
     html = (await admin.get(f"/console/webhooks?dealer={dealer.tenant_id}&status=FAILED")).text
-    assert re.search(rf"Order paid ORDER_PAID Test dealer {order_no} HTTP 500 [\d,]+ ms not retried \d", text_of(html))
+    assert re.search(r"Retrying \d.* Undelivered [1-9]", text_of(html)), "tabs count"
+    assert re.search(rf"Order paid Test dealer {order_no} HTTP 500 [\d,]+ ms not retried \d", text_of(html))
     # newest first: DELIVERY_UPDATED may have failed after ORDER_PAID
     pages = list(dict.fromkeys(re.findall(rf'data-href="(/console/deliveries/{dealer.tenant_id}/\d+)"', html)))
     assert f"{len(pages)} deliver" in text_of(html) and "Answer" not in text_of(html)

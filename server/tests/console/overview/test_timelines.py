@@ -107,6 +107,8 @@ async def test_a_failure_of_a_supplier_that_keeps_no_purchases_is_an_event(
             )
             profile = order["items"][-1]["profiles"][0]["profileId"]
             assert f"{subject} failed" in await see(clerk, f"/console/profiles/{profile}")
+    overview = await see(admin, "/console")
+    assert re.search(r"orders? failed in this period and w(as|ere) refunded", overview), "nothing is to be done"
 
 
 async def test_a_webhook_says_what_matters_in_a_few_words(service: Service, dealer: ApiClient, receiver: Receiver):

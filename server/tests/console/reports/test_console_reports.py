@@ -107,7 +107,11 @@ async def test_two_groupings_have_subtotals_and_the_chart_shows_the_groups(admin
     assert "Revenue by day and package" in packages.text and 'class="layer layer-2"' in packages.text
     shown = text_of(packages.text.partition('class="numbers"')[2])
     assert f"{dates.day(clock.now())} so far 3.60 1.80" in shown
-    assert "layer-2" not in (await admin.get(f"/console/reports?by=dealer&split=1&dealer={dealer.tenant_id}")).text
+    of_dealers = f"/console/reports?by=dealer&dealer={dealer.tenant_id}"
+    assert "layer-2" not in (await admin.get(of_dealers)).text, "one dealer is not split"
+    every = await see(admin, "/console/reports?by=dealer")
+    assert ("Total only" in every) == ("Revenue by day and dealer" in every)
+    assert "Revenue by day," in await see(admin, "/console/reports?by=dealer&split=0")
 
 
 @pytest.mark.usefixtures("clerk")

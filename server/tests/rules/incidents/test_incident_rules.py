@@ -142,6 +142,8 @@ def test_an_endpoint_that_accepts_less_than_95_percent_is_not_healthy(accepted: 
         (True, 0, 0, "UP"),
         (True, 95, 100, "UP"),
         (True, 94, 100, "DEGRADED"),
+        (True, 0, 3, "DEGRADED"),
+        (True, 18, 20, "UP"),  # two failures are chance
         (False, 100, 100, "DOWN"),
     ],
 )
@@ -244,7 +246,7 @@ def test_what_is_broken_stands_first_then_what_is_degraded_then_tasks():
     """Whatever harm they do: 9 days of 100 refunds are 64,800 order-minutes."""
     all_of_it = found(
         queue_hours=0.0,
-        suppliers=[(of_supplier(answered=8, asked=10), NOTHING), (of_supplier(code="b", up=False), NOTHING)],
+        suppliers=[(of_supplier(answered=7, asked=10), NOTHING), (of_supplier(code="b", up=False), NOTHING)],
         queues=[Queued("REFUNDS", 100, NOW - timedelta(days=9), {}), Queued("TOPUPS", 1, SIX, {})],
         balances=[Balance(10001, "Acme", 5 * USD, "USD", 1), Balance(10002, "Beta", 5 * USD, "USD", 6)],
         mails=Mails(1, SIX, False, ""),
@@ -253,8 +255,8 @@ def test_what_is_broken_stands_first_then_what_is_degraded_then_tasks():
     assert [(one.level, one.kind, one.subject) for one in overview.incidents(all_of_it, NOW)] == [
         ("fault", "SUPPLIER", "b"),
         ("fault", "MAILS", ""),
-        ("degraded", "BALANCE", "10001"),
         ("degraded", "SUPPLIER", "rt:redtea"),
+        ("degraded", "BALANCE", "10001"),
         ("waiting", "REFUNDS", ""),
         ("waiting", "BALANCE", "10002"),
         ("waiting", "TOPUPS", ""),
@@ -262,6 +264,21 @@ def test_what_is_broken_stands_first_then_what_is_degraded_then_tasks():
     ]
     late = overview.incidents(found(queues=[Queued("REFUNDS", 1, DAYS_AGO, {})]), NOW)
     assert [one.level for one in late] == ["degraded"]
+
+
+def test_suppliers_that_are_degraded_are_one_incident():
+    some = [
+        of_supplier(code="a", answered=174, asked=185, cause="out of stock"),
+        of_supplier(code="b", answered=7, asked=10, cause="out of stock"),
+        of_supplier(code="c", up=False),
+        of_supplier(code="d", answered=18, asked=20),
+    ]
+    down, degraded = overview.incidents(found(suppliers=[(one, NOTHING) for one in some]), NOW)
+    assert down.subject == "c" and degraded.subject == "a,b"
+    assert told(degraded) == (
+        "Suppliers a and b are degraded: 94.1 % of 185 and 70.0 % of 10 calls succeeded in the last 24 hours,"
+        " the latest failed: out of stock"
+    )
 
 
 def test_what_does_equal_harm_stands_by_its_words():

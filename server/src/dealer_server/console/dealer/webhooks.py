@@ -118,6 +118,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         status=status,
         tab=tab,
         tabs=[(name, _tab(name)) for name in TABS],
+        counts={"FAILED": _capped(failed), "PENDING": _capped(waiting)},
         dates=dates.of(context, WEBHOOKS),
         filtered=_is_filtered(context),
         https=context.parts.callbacks.require_https,
@@ -157,6 +158,10 @@ def _is_filtered(context: RequestContext) -> bool:
 def _is_tried(context: RequestContext) -> bool:
     """Whether those are asked for that had a failed attempt."""
     return context.query.get("attempts") == "failed"
+
+
+def _capped(count: int) -> str:
+    return f"{min(count, MOST_RESENT):,}{'+' if count > MOST_RESENT else ''}"
 
 
 def _tab(name: str) -> str:

@@ -170,7 +170,8 @@ def _shown(act: Act) -> Shown:
     said = ACTIONS.get(act.action, act.action)
     if thing:  # Approved a top-up: Approved top-up T2611…
         said, details = _ARTICLE.sub(" ", said), [one for one in details if one is not thing]
-    return Shown(act, said, thing, page, by, [*details, *from_where])
+    ordered = sorted(details, key=lambda one: (one.name != words.label("amount"), not one.was))
+    return Shown(act, said, thing, page, by, [*ordered, *from_where])
 
 
 def _source(act: Act) -> str:

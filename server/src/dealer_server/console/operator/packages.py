@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple
 from dealer_server.console.find import tabs
 from dealer_server.console.find.tabs import Tabs
 from dealer_server.console.operator.catalogue import columns
+from dealer_server.console.operator.incidents import findings
+from dealer_server.console.operator.suppliers.listing import words_of
 from dealer_server.console.shared import params
 from dealer_server.console.shared.forms import uploads
 from dealer_server.console.shared.page import MenuEntry, action, download, page
@@ -27,6 +29,7 @@ from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
 from dealer_server.rules.reports.sums import DaySums, Sums
 from dealer_server.store.console import packages as console_packages
+from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.packages import PackageFilter, PackageRow, States
 from dealer_server.store.reports import report
 
@@ -75,6 +78,8 @@ async def packages(context: RequestContext) -> Html:
         places = await console_packages.places(connection)
         costs = await console_packages.costs(connection)
         suppliers = await report.suppliers(connection)
+        connected = await console_suppliers.list_suppliers(connection)
+        counts = await findings.call_counts(connection, connected, context.now)
     following = rows[PAGE_SIZE - 1].package.package_code if len(rows) > PAGE_SIZE else None
     total = _in_state(states, filters)
     return Html(
@@ -89,6 +94,9 @@ async def packages(context: RequestContext) -> Html:
         kinds=KINDS,
         places=places,
         suppliers=suppliers,
+        connected={row.code: row for row in connected},
+        health=words_of(connected, counts),
+        counts=counts,
         margins={name: margin.label for name, margin in margins.items()},
         margin=params.one_of(query, "margin", tuple(margins)) or "",
         cost_text=cost_text,

@@ -37,6 +37,8 @@ WORDS: Mapping[str, str] = {
 FILTERS = ("range", "from", "to", "by", "then", "dealer", "package", "supplier")
 DRAWN = ("split",)
 """What an address says of the chart."""
+SPLIT, WHOLE = "1", "0"
+"""Its values: the chart of a report by dealer is split unless it is to be whole."""
 
 
 class Question(NamedTuple):
@@ -109,7 +111,8 @@ def question(context: RequestContext, allowed: Sequence[str], tenant_id: int | N
         params.text(query, "package"),
         None if mine else params.text(query, "supplier"),
     )
-    return Question(wanted, [by, then] if then and then != by else [by], preset, problem, "split" in query)
+    split = query.get("split", SPLIT if by == "dealer" and not then else WHOLE) == SPLIT
+    return Question(wanted, [by, then] if then and then != by else [by], preset, problem, split)
 
 
 async def load(context: RequestContext, asked: Question) -> Report:
@@ -229,8 +232,8 @@ def chart(found: Report, name: str, context: RequestContext, path: str) -> dict[
             for at, one in enumerate(layers, 1)
         ],
         "splits": len(found.groups) > 1 and _split_key(found.question) is not None,
-        "split": address(path, context, found.question, split="1"),
-        "whole": address(path, context, found.question, split=""),
+        "split": address(path, context, found.question, split=SPLIT),
+        "whole": address(path, context, found.question, split=WHOLE),
     }
 
 

@@ -241,7 +241,7 @@ def _word_steps(profile: ProfileTimes, *, raw: bool) -> Iterator[tuple[datetime 
     title = _SMDP_TITLES.get(smdp, term)
     yield profile.smdp_at, "download", title, term if raw and title != term else ""
     if raw or esim not in _SAID_BY_ITS_PLAN:
-        yield profile.esim_at, "device-mobile", f"device status: {words.text(esim)}", ""
+        yield profile.esim_at, "device-mobile", f"status on the device: {words.text(esim)}", ""
 
 
 def _delivered(supplier: str) -> str:

@@ -210,9 +210,9 @@
     }
   };
   const nameAll = () => { for (const table of all(".card-table:has(thead)")) named(table); };
-  // A strip of links to sections shows whether there are more to the right.
+  // A strip of tabs or of links to sections shows whether there are more to the right.
   for (const link of all(".list-tabs .nav-link.active")) link.closest(".nav").scrollLeft = link.offsetLeft - 24;  // on a phone tabs are one row
-  const strips = () => { for (const strip of all(".sections .nav")) strip.parentElement.classList.toggle("overflows", Math.abs(strip.scrollLeft) + strip.clientWidth < strip.scrollWidth - 4); };
+  const strips = () => { for (const strip of all(".sections .nav, .nav-pills")) strip.parentElement.classList.toggle("overflows", Math.abs(strip.scrollLeft) + strip.clientWidth < strip.scrollWidth - 4); };
   document.addEventListener("scroll", strips, { capture: true, passive: true });
   addEventListener("resize", strips);
   // Where tabs are a strip to be moved sideways, the chosen one is in sight.

@@ -1,15 +1,18 @@
 """How healthy is what we ask: a supplier, a dealer's endpoint? One rule for all pages.
 
 What does not answer at present is down or failing. What answers is degraded while less than HEALTHY_PERCENT of what it
-was asked lately went well, and healthy from there on. A page that shows such a share in red never says healthy.
+was asked lately went well and LEAST_FAILED failed, else healthy. A page that shows such a share in red never says
+healthy.
 """
 
 HEALTHY_PERCENT = 95
+LEAST_FAILED = 3
+"""Fewer failures are chance, whatever their share: 1 of 10, 2 of 20."""
 
 
 def is_degraded(good: int, asked: int) -> bool:
     """Of so many times that it was asked lately, so many went well."""
-    return 100 * good < HEALTHY_PERCENT * asked
+    return asked - good >= LEAST_FAILED and 100 * good < HEALTHY_PERCENT * asked
 
 
 def share_text(good: int, asked: int) -> str:

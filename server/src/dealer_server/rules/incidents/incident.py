@@ -7,7 +7,7 @@ Harm is counted in minutes that an order waits: 12 orders that have waited 25 mi
 as WEIGHTS says. Sums of money are told and not counted: currencies cannot be added.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple, get_args
 
@@ -60,7 +60,7 @@ IDLE = 0.1
 class Incident(NamedTuple):
     """One sentence: `text`, `since` when or `at` what time, and `detail`. `several`: the oldest of them since then.
     `next_at`: when it is tried again by itself. `subject`: the supplier's code, the dealer's tenantId, the package or
-    the orderNo, "" for none. `harm`: in order-minutes."""
+    the orderNo, "" for none; the codes of several suppliers with commas between. `harm`: in order-minutes."""
 
     kind: Kind
     subject: str
@@ -75,8 +75,13 @@ class Incident(NamedTuple):
 
 
 def worst_first(incidents: Iterable[Incident]) -> list[Incident]:
-    """By level, and those of one level by the harm they do."""
-    return sorted(incidents, key=lambda incident: (rank(incident.level), -incident.harm, incident.text))
+    """By level, and those of one level by the harm they do; a supplier that is degraded stands before what is late, for
+    it makes orders fail."""
+    return sorted(incidents, key=lambda one: (rank(one.level), _comes_later(one), -one.harm, one.text))
+
+
+def _comes_later(incident: Incident) -> bool:
+    return incident.level == "degraded" and incident.kind != "SUPPLIER"
 
 
 def rank(level: Level) -> int:
@@ -92,6 +97,11 @@ def harm(kind: Kind, count: int, since: datetime | None, now: datetime) -> float
 def minutes(since: datetime | None, now: datetime) -> float:
     """1 at least."""
     return 1.0 if since is None else max(1.0, (now - since).total_seconds() / 60)
+
+
+def joined(texts: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts)
 
 
 def many(count: int, word: str, most: int | None = None) -> str:

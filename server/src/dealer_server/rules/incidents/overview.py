@@ -14,6 +14,7 @@ from dealer_server.rules.incidents.incident import (
     Kind,
     Level,
     harm,
+    joined,
     many,
     minutes,
     worst_first,
@@ -94,7 +95,7 @@ def incidents(found: Findings, now: datetime) -> list[Incident]:
     """The worst first."""
     told: list[Incident | None] = [
         _worker(found.worker_seen_at, now),
-        *[supplier.incident(one, waiting, now) for one, waiting in found.suppliers],
+        *supplier.incidents(found.suppliers, now),
         *[_queue(one, found.queue_hours, now) for one in found.queues],
         *[receiver.incident(one, now) for one in found.receivers],
         _more_receivers(found.more_receivers),
@@ -185,8 +186,7 @@ def _balance(of: Balance) -> Incident:
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
     """120.00 USD and 5.00 EUR; "" for none."""
-    texts = [money.shown(amount, code) for code, amount in sorted(amounts.items()) if amount]
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts)
+    return joined([money.shown(amount, code) for code, amount in sorted(amounts.items()) if amount])
 
 
 def _stock(stock: Iterable[LowStock], low: int) -> Iterator[Incident]:

@@ -1,11 +1,12 @@
 """What is wrong with a supplier, and what waits for it?"""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from dealer_server.rules import dates
 from dealer_server.rules.incidents.health import is_degraded, share_text
-from dealer_server.rules.incidents.incident import IDLE, WEIGHTS, Incident, harm, many, minutes
+from dealer_server.rules.incidents.incident import IDLE, WEIGHTS, Incident, harm, joined, many, minutes
 from dealer_server.rules.incidents.refused import refused
 
 COUNTED = 10_000
@@ -31,7 +32,7 @@ NOTHING = Waiting(0, 0, 0, None)
 class Supplier(NamedTuple):
     """`up`: None where no worker has asked it yet; `since`: since when it has been up or down. `changed_at`: since when
     it has been paused. `paused_reason`: why a worker paused it; "" where an operator did. `answered`: of the calls of
-    the last 24 hours, of which so many were `asked`."""
+    the last 24 hours, of which so many were `asked`. `cause`: why the latest one failed, "" where it is not told."""
 
     code: str
     paused: bool
@@ -42,6 +43,19 @@ class Supplier(NamedTuple):
     packages: int
     answered: int = 0
     asked: int = 0
+    cause: str = ""
+
+    @property
+    def is_degraded(self) -> bool:
+        return bool(self.up) and is_degraded(self.answered, self.asked)
+
+
+def incidents(suppliers: Iterable[tuple[Supplier, Waiting]], now: datetime) -> list[Incident]:
+    """Of all of them; those that are no more than degraded are one."""
+    found = [(one, incident(one, waiting, now)) for one, waiting in suppliers]
+    degraded = [one for one, told in found if told and told == _degraded(one)]
+    others = [told for one, told in found if told and one not in degraded]
+    return [*others, _degraded(*degraded)] if degraded else others
 
 
 def incident(supplier: Supplier, waiting: Waiting, now: datetime) -> Incident | None:
@@ -61,22 +75,24 @@ def incident(supplier: Supplier, waiting: Waiting, now: datetime) -> Incident | 
         hurt = harm("SUPPLIER", waiting.orders, waiting.oldest_at, now)
         return Incident("SUPPLIER", code, "degraded", text, waiting.oldest_at, _tries(waiting), hurt)
     else:
-        return _degraded(supplier)
+        return _degraded(supplier) if supplier.is_degraded else None
     hurt = harm("SUPPLIER", waiting.orders, waiting.oldest_at, now) if waiting.orders else 0.0
     hurt += supplier.packages * (WEIGHTS["STOCK"] + IDLE * minutes(since, now))  # none of them can be sold there
     tries = _tries(waiting) if waiting.lines else ""
     return Incident("SUPPLIER", code, "fault", text, since, "; ".join(filter(None, (waits, tries))), hurt)
 
 
-def _degraded(supplier: Supplier) -> Incident | None:
+def _degraded(*suppliers: Supplier) -> Incident:
     """Each call that failed made an order wait for a minute, or for the next supplier."""
-    if not supplier.up or not is_degraded(supplier.answered, supplier.asked):
-        return None
-    share = share_text(supplier.answered, supplier.asked)
-    detail = f"{share} of {many(supplier.asked, 'call')} succeeded in the last 24 hours"
-    hurt = WEIGHTS["SUPPLIER"] * (supplier.asked - supplier.answered)
-    text = f"Supplier {supplier.code} is degraded"
-    return Incident("SUPPLIER", supplier.code, "degraded", text, None, detail, hurt)
+    codes = [one.code for one in suppliers]
+    shares = [f"{share_text(one.answered, one.asked)} of {one.asked:,}" for one in suppliers]
+    causes = dict.fromkeys(one.cause for one in suppliers if one.cause)
+    calls = "call" if [one.asked for one in suppliers] == [1] else "calls"
+    detail = f"{joined(shares)} {calls} succeeded in the last 24 hours"
+    detail += f", the latest failed: {', '.join(causes)}" if causes else ""
+    hurt = WEIGHTS["SUPPLIER"] * sum(one.asked - one.answered for one in suppliers)
+    text = f"Suppliers {joined(codes)} are degraded" if codes[1:] else f"Supplier {codes[0]} is degraded"
+    return Incident("SUPPLIER", ",".join(codes), "degraded", text, None, detail, hurt)
 
 
 def _waits(waiting: Waiting, now: datetime) -> str:

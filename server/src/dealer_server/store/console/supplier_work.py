@@ -214,13 +214,15 @@ async def waiting_orders(connection: Connection, code: str, limit: int) -> list[
 
 
 async def served(connection: Connection, code: str, after: str | None, limit: int) -> list[Served]:
-    """By packageCode."""
+    """By name; `after`: those that follow this packageCode."""
     rows = await connection.fetch(
         "SELECT r.package_code, p.document::text AS document, r.position, r.sku, r.cost, r.cost_currency,"
         " (SELECT supplier FROM route o WHERE o.package_code = r.package_code AND o.position > r.position"
         "  ORDER BY o.position LIMIT 1) AS following"
         " FROM route r JOIN package p USING (package_code)"
-        " WHERE r.supplier = $1 AND ($2::text IS NULL OR r.package_code > $2) ORDER BY r.package_code LIMIT $3",
+        " WHERE r.supplier = $1 AND ($2::text IS NULL OR (p.document->>'package_name', r.package_code)"
+        "  > ((SELECT document->>'package_name' FROM package WHERE package_code = $2), $2))"
+        " ORDER BY p.document->>'package_name', r.package_code LIMIT $3",
         code,
         after,
         limit,

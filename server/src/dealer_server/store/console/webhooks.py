@@ -6,7 +6,7 @@ from typing import NamedTuple, get_args
 
 from dealer_server.db.by_tenant import OF_ALL, rows_of
 from dealer_server.db.connection import Connection
-from dealer_server.rules.incidents.health import HEALTHY_PERCENT
+from dealer_server.rules.incidents.health import HEALTHY_PERCENT, LEAST_FAILED
 from dealer_server.rules.webhooks import answers as rules
 from dealer_server.store.console import pages, queues
 from dealer_server.store.console.pages import ListPage, ScanRange
@@ -143,6 +143,7 @@ ORDER BY t.place, t.failures DESC, t.tenant_id
 _DEGRADED = f"""
 SELECT tenant_id FROM webhook_hour WHERE {OF_ALL} hour >= $1 GROUP BY tenant_id
 HAVING 100 * coalesce(sum(attempts) FILTER (WHERE error = ''), 0) < {HEALTHY_PERCENT} * sum(attempts)
+    AND sum(attempts) FILTER (WHERE error <> '') >= {LEAST_FAILED}
 """
 
 
@@ -175,6 +176,20 @@ async def counts(connection: Connection, tenant_id: int | None = None) -> dict[s
         rows = await (fetch_all(connection, sql) if tenant_id is None else connection.fetch(sql, tenant_id))
         found[state] = min(sum(row["counted"] for row in rows), queues.MANY)
     return found
+
+
+async def count(connection: Connection, tenant_id: int, start: datetime | None, now: datetime) -> int | None:
+    """Of one dealer since then, COUNTED at most, without those that are SKIPPED; None where these hide how many."""
+    first, _ = await ids_between(connection, start, None, now)
+    row = await connection.fetchrow(
+        "SELECT count(*)::int AS rows, (count(*) FILTER (WHERE state <> 'SKIPPED'))::int AS listed FROM ("
+        " SELECT state FROM webhook_delivery WHERE tenant_id = $1 AND delivery_id >= $2"
+        f" ORDER BY delivery_id DESC LIMIT {COUNTED}) d",
+        tenant_id,
+        first,
+    )
+    assert row is not None
+    return row["listed"] if row["rows"] in (row["listed"], 0) or row["rows"] < COUNTED else None
 
 
 async def deliveries(

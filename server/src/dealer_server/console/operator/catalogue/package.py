@@ -9,7 +9,8 @@ import msgspec
 from dealer_server import store
 from dealer_server.console.find import orders as find_orders
 from dealer_server.console.find import places
-from dealer_server.console.operator.suppliers.listing import call_counts, words_of
+from dealer_server.console.operator.incidents import findings
+from dealer_server.console.operator.suppliers.listing import words_of
 from dealer_server.console.shared import params
 from dealer_server.console.shared.forms.confirmation import confirmed
 from dealer_server.console.shared.page import action, download, page
@@ -84,7 +85,7 @@ async def show_package(context: RequestContext) -> Html:
         cost = (await store.price_list.costs(connection, [code])).get(code)
         known = price_list.current_cost(package, cost)
         suppliers = await console_suppliers.list_suppliers(connection)
-        counts = await call_counts(connection, suppliers, context.now)
+        counts = await findings.call_counts(connection, suppliers, context.now)
         health = words_of(suppliers, counts)
         latest = (
             await console_orders.list_orders(connection, OrderFilter(package_code=code), None, LATEST_ORDERS)
@@ -300,7 +301,7 @@ async def _beside(
     cost = (await store.price_list.costs(connection, [code])).get(code)
     own_floor = (await store.purchase.margin_floors(connection, [code])).get(code)
     suppliers = await console_suppliers.list_suppliers(connection)
-    health = words_of(suppliers, await call_counts(connection, suppliers, context.now))
+    health = words_of(suppliers, await findings.call_counts(connection, suppliers, context.now))
     return Beside(
         payers=await _payers(connection, priced, cost),
         floor=own_floor if own_floor is not None else context.parts.settings.margin_floor_basis_points or 0,

@@ -15,7 +15,8 @@ from dealer_server.rules.incidents import dealer as dealer_rules
 from dealer_server.rules.incidents import overview as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents import supplier as supplier_rules
-from dealer_server.rules.incidents.incident import Incident
+from dealer_server.rules.incidents.incident import Incident, worst_first
+from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier
 from dealer_server.rules.period import DAY, period
 from dealer_server.rules.reports.period import day_of
@@ -24,13 +25,17 @@ from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console import user as console_user
 from dealer_server.store.console.dealers import Dealer
 from dealer_server.store.console.incidents import buying, findings, receivers, waiting
-from dealer_server.store.console.supplier_work import CallCounts
+from dealer_server.store.console.supplier_work import CallCounts, CallRow
 from dealer_server.store.console.suppliers import SupplierRow
 
+Counts = Mapping[str, CallCounts]
+"""Calls of suppliers, by code."""
 RECEIVERS = 10
 """Of so many receivers the webhooks that were not heard are counted; the others are told of as a number."""
 BALANCES, SUPPLIERS = 5, 20
 """Of so many the balances that last short are told, and the calls are counted."""
+CALLS = 50
+"""Latest calls of a supplier that are looked at."""
 
 
 async def incidents(connection: Connection, context: RequestContext) -> list[IncidentRow]:
@@ -40,10 +45,11 @@ async def incidents(connection: Connection, context: RequestContext) -> list[Inc
     suppliers = await console_suppliers.list_suppliers(connection)
     failing = await receivers.failing(connection, RECEIVERS)
     user = await console_user.one(connection, context.user.user_id)
-    counts = await _calls(connection, [row.code for row in suppliers], context.now)
+    counts = await call_counts(connection, suppliers, context.now)
+    causes = await causes_of(connection, suppliers, counts, context.now)
     found = rules.Findings(
         worker_seen_at=await findings.worker_seen_at(connection),
-        suppliers=[(_supplier(row, counts.get(row.code)), lines.get(row.code, NOTHING)) for row in suppliers],
+        suppliers=[(_supplier(row, counts, causes), lines.get(row.code, NOTHING)) for row in suppliers],
         queues=await findings.queued(connection, failed=not settings.refund_failed),
         receivers=[*failing, *await receivers.degraded(connection, _last_day(context.now), RECEIVERS)],
         more_receivers=await receivers.count_failing(connection) - RECEIVERS if len(failing) == RECEIVERS else 0,
@@ -59,10 +65,25 @@ async def incidents(connection: Connection, context: RequestContext) -> list[Inc
 
 async def of_supplier(connection: Connection, context: RequestContext, row: SupplierRow) -> list[IncidentRow]:
     lines = await waiting.by_supplier(connection, row.code)
-    counts = await _calls(connection, [row.code], context.now)
-    found = supplier_rules.incident(_supplier(row, counts[row.code]), lines.get(row.code, NOTHING), context.now)
+    counts = await call_counts(connection, [row], context.now)
+    found = supplier_rules.incident(_supplier(row, counts, {}), lines.get(row.code, NOTHING), context.now)
     shown_here = await _with_impact(connection, context, _shown([] if found is None else [found], context))
     return [row._replace(links=[link for link in row.links if link.label != "View supplier"]) for row in shown_here]
+
+
+async def of_suppliers(
+    connection: Connection,
+    context: RequestContext,
+    suppliers: Sequence[SupplierRow],
+    counts: Counts,
+    causes: Mapping[str, str],
+) -> list[IncidentRow]:
+    """For their list."""
+    lines = await waiting.by_supplier(connection)
+    each = [(_supplier(row, counts, causes), lines.get(row.code, NOTHING)) for row in suppliers]
+    found = worst_first(supplier_rules.incidents(each, context.now))
+    shown_here = await _with_impact(connection, context, _shown(found, context))
+    return [row._replace(links=[link for link in row.links if link.label != "View suppliers"]) for row in shown_here]
 
 
 async def of_receiver(connection: Connection, context: RequestContext, tenant_id: int) -> list[IncidentRow]:
@@ -101,16 +122,36 @@ async def _with_impact(connection: Connection, context: RequestContext, rows: li
     return [impacts.with_impact(row, found, context) for row in rows]
 
 
-async def _calls(connection: Connection, codes: Sequence[str], now: datetime) -> Mapping[str, CallCounts]:
-    """Of the last 24 hours, of the first SUPPLIERS of them: as on their pages."""
-    return await supplier_work.call_counts_of(connection, codes[:SUPPLIERS], now - DAY, now)
+async def call_counts(connection: Connection, suppliers: Sequence[SupplierRow], now: datetime) -> Counts:
+    """Of the last 24 hours, of the first SUPPLIERS of them."""
+    return await supplier_work.call_counts_of(connection, [row.code for row in suppliers[:SUPPLIERS]], now - DAY, now)
+
+
+async def causes_of(
+    connection: Connection, suppliers: Sequence[SupplierRow], counts: Counts, now: datetime
+) -> dict[str, str]:
+    """Why the latest call failed at each that is degraded."""
+    degraded = [row.code for row in suppliers if _supplier(row, counts, {}).is_degraded]
+    latest = {code: latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now) for code in degraded}
+    return {code: cause(failure) for code, failure in latest.items() if failure}
+
+
+def cause(failure: CallRow) -> str:
+    """Why a call failed, in few words: out of stock."""
+    return refused(failure.reason).words or failure.result.lower()
+
+
+def latest_failure(calls: Sequence[CallRow], now: datetime) -> CallRow | None:
+    """Of calls from the newest on, within the last 24 hours."""
+    return next((one for one in calls if one.failed and one.sent_at >= now - DAY), None)
 
 
 def _last_day(now: datetime) -> datetime:
     return period("24h", None, None, now).start
 
 
-def _supplier(row: SupplierRow, counts: CallCounts | None) -> Supplier:
+def _supplier(row: SupplierRow, all_counts: Counts, causes: Mapping[str, str]) -> Supplier:
+    counts = all_counts.get(row.code)
     return Supplier(
         code=row.code,
         paused=row.status == "PAUSED",
@@ -121,4 +162,5 @@ def _supplier(row: SupplierRow, counts: CallCounts | None) -> Supplier:
         packages=row.packages,
         answered=counts.total - counts.failed if counts else 0,
         asked=counts.total if counts else 0,
+        cause=causes.get(row.code, ""),
     )

@@ -29,14 +29,15 @@ async def find(connection: Connection, context: RequestContext, rows: Sequence[I
     failing = [row.incident for row in rows if row.incident.kind == "SUPPLIER"]
     down = [one.subject for one in failing if one.level == "fault"]
     impacts = await impact.impacts(connection, down, rules.first_day(context.now)) if down else {}
-    return Found(impacts, {one.subject: await reroute.movable(connection, one.subject) for one in failing})
+    moves = {code: await reroute.movable(connection, code) for one in failing if "," not in (code := one.subject)}
+    return Found(impacts, moves)
 
 
 def with_impact(row: IncidentRow, found: Found, context: RequestContext) -> IncidentRow:
     supplier = row.incident.subject
     if row.incident.kind != "SUPPLIER":
         return row
-    moves = found.moves[supplier] if permissions(context.user).support else None
+    moves = found.moves.get(supplier) if permissions(context.user).support else None
     stopped = found.impacts.get(supplier)
     return row._replace(
         impact=_effects(supplier, stopped, context) if stopped else (),

@@ -7,6 +7,9 @@ from dealer_server.console.shared.concern import Link
 from dealer_server.console.shared.permissions import Permissions
 from dealer_server.rules.incidents.incident import Incident
 
+MOST = 2
+"""Of more suppliers their list is the link."""
+
 
 def links(incident: Incident, may: Permissions) -> Sequence[Link]:
     """The most useful one first. Pages that this user may not open are left out."""
@@ -18,7 +21,7 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
         case "SUPPLIER":
             waits = incident.harm and (incident.level == "fault" or incident.since)  # else nothing does
             lines = [Link("View items", waiting)] if waits else []
-            return [*lines, Link("View supplier", f"/console/suppliers/{subject}")]
+            return [*lines, *_suppliers(incident.subject.split(","))]
         case "UNCONFIRMED":
             label = "Settle" if may.terms else "View purchases"
             return [Link(label, "/console/suppliers#unknown"), Link("View items", f"{waiting}&state=PARKED")]
@@ -57,3 +60,12 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
             return [Link("Set up", "/console/account/totp")]
         case "CREDENTIALS" | "CALLS" | "SECRET" | "PLANS":
             return []
+
+
+def _suppliers(codes: Sequence[str]) -> list[Link]:
+    if len(codes) > MOST:
+        return [Link("View suppliers", "/console/suppliers")]
+    return [
+        Link(f"View {code}" if codes[1:] else "View supplier", f"/console/suppliers/{quote(code, safe=':')}")
+        for code in codes
+    ]

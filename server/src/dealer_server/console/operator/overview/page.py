@@ -7,7 +7,7 @@ from dealer_server.console.find import orders as find_orders
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.operator.overview import figures, sales
 from dealer_server.console.operator.overview.hours import counted
-from dealer_server.console.operator.suppliers.listing import call_counts, words_of
+from dealer_server.console.operator.suppliers.listing import words_of
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.permissions import OPERATORS
@@ -23,8 +23,9 @@ from dealer_server.store.console.suppliers import OpenPurchases, SupplierRow
 OVERVIEW = "/console"
 RANGES: Mapping[Range, str] = {"today": "Today", "7d": "7 days", "30d": "30 days", "custom": "Custom"}
 LATEST = 5
-UNSETTLED = ("FULFILLING", "FAILED")
-"""Orders that wait, then those that failed."""
+FAILED = 100
+UNSETTLED = {"FULFILLING": LATEST, "FAILED": FAILED}
+"""Orders that wait, then those that failed: how many of each are looked for."""
 LOOKED_AT = 2_000
 """Orders, the newest, that are searched for these."""
 
@@ -36,14 +37,14 @@ async def overview(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         incidents = await findings.incidents(connection, context)
         latest = await console_orders.list_orders(connection, OrderFilter(), None, LATEST)
-        unsettled = await _unsettled(connection, of)
+        unsettled, refunded = await _unsettled(connection, of)
         in_review = await find_orders.in_review(connection, [*latest.rows, *unsettled])
         times = await sales.delivery_times(connection, of)
         sold = await sales.sold(connection, of, day_of(context.now))
         top = await sales.top(connection, of)
         open_purchases = await console_suppliers.open_purchases(connection)
         suppliers = await console_suppliers.list_suppliers(connection)
-        counts = await call_counts(connection, suppliers, context.now)
+        counts = await findings.call_counts(connection, suppliers, context.now)
         health = words_of(suppliers, counts)
     by_hours, compared = figures.by_hours(of), hours.previous is not None and not hours.missing
     compared = compared or (not by_hours and any(one.sold for one in sold.before))
@@ -73,18 +74,26 @@ async def overview(context: RequestContext) -> Html:
         healthy=sum(row.status != "PAUSED" and health[row.code] == "UP" for row in suppliers),
         latest=latest.rows,
         unsettled=unsettled,
+        failed_refunded=refunded,
+        failed_list=params.address("/console/orders", {"status": "FAILED", **figures.span(of)}),
+        most_failed=FAILED,
         in_review=in_review,
         suppliers=suppliers,
         queues=_queues(suppliers, open_purchases),
     )
 
 
-async def _unsettled(connection: Connection, of: Period) -> list[OrderRow]:
-    """Of a period, those that wait first, each the newest first."""
-    wanted = [OrderFilter(status=status, start=of.start, end=of.end) for status in UNSETTLED]
-    found = [await console_orders.list_orders(connection, one, None, LATEST, LOOKED_AT) for one in wanted]
-    rows = {row.order_id: row for one in found for row in one.rows}
-    return list(rows.values())[:LATEST]
+async def _unsettled(connection: Connection, of: Period) -> tuple[list[OrderRow], int]:
+    """Of a period, those that wait first, then those that failed and are not refunded, each the newest first; and how
+    many of the FAILED newest that failed are refunded: nothing is to be done about these."""
+    waiting, failed = [
+        (await console_orders.list_orders(connection, wanted, None, most, LOOKED_AT)).rows
+        for status, most in UNSETTLED.items()
+        for wanted in [OrderFilter(status=status, start=of.start, end=of.end)]
+    ]
+    open_rows = [row for row in failed if row.order_status != "REFUNDED"]
+    rows = {row.order_id: row for row in [*waiting, *open_rows]}
+    return list(rows.values())[:LATEST], len(failed) - len(open_rows)
 
 
 def chosen_period(context: RequestContext) -> tuple[Period, str]:

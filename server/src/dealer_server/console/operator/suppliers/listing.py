@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from dealer_server.console.operator.incidents import findings
 from dealer_server.console.operator.queues import parked_purchases
 from dealer_server.console.operator.suppliers.fields import kind_title
 from dealer_server.console.operator.suppliers.spending import spending
@@ -15,12 +16,11 @@ from dealer_server.db.connection import Connection
 from dealer_server.operations.suppliers.resolve import list_parked, resolve_applied, resolve_bought, resolve_not_bought
 from dealer_server.rules import dates
 from dealer_server.rules.incidents.health import supplier_word
-from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.money.money import fine_text
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
-from dealer_server.store.console.supplier_work import CallCounts, CallRow
+from dealer_server.store.console.supplier_work import CallCounts
 from dealer_server.store.console.suppliers import SupplierRow
 from dealer_server.store.suppliers import outage
 from dealer_server.suppliers.builtin.simulated import Simulated
@@ -34,10 +34,8 @@ COLUMNS: Mapping[str, Callable[[SupplierRow], Any]] = {
 HEALTH = ("DOWN", "DEGRADED", "NOT ASKED", "UP")
 """The worst first."""
 HOURS = 24
-COUNTED, RECENT = 20, timedelta(hours=24)
-"""Of how many suppliers the errors are counted, and of what time."""
-CALLS, FEW = 50, 10
-"""Latest calls of a supplier that are looked at; fewer calls of a day than this draw no line."""
+FEW = 10
+"""Fewer calls of a day than this draw no line."""
 MENU = MenuEntry("Suppliers", "truck-delivery", 95, parked_purchases)
 
 
@@ -48,7 +46,7 @@ async def suppliers(context: RequestContext) -> Html:
         open_purchases = await console_suppliers.open_purchases(connection)
         stock = await console_suppliers.stock(connection)
         spans = await console_suppliers.cost_spans(connection)
-        counts = await call_counts(connection, rows, context.now)
+        counts = await findings.call_counts(connection, rows, context.now)
         trends = {
             code: await _trend(connection, code, context.now) for code, count in counts.items() if count.total >= FEW
         }
@@ -57,15 +55,16 @@ async def suppliers(context: RequestContext) -> Html:
         is_test = context.parts.settings.environment == "test"
         simulated = await console_suppliers.packages_of_builtin(connection, Simulated.code) if is_test else 0
         words = words_of(rows, counts)
-        causes = await _causes(connection, words, context.now)
+        causes = await findings.causes_of(connection, rows, counts, context.now)
+        incidents = await findings.of_suppliers(connection, context, rows, counts, causes)
     columns = {**COLUMNS, "health": lambda row: (row.status != "ACTIVE", HEALTH.index(words[row.code]), row.code)}
     order = params.order(context, SUPPLIERS, tuple(columns), "health")
     found = order.sorted(rows, {name.removeprefix("-"): by for name, by in columns.items()})
     return Html(
         suppliers=[(row, [some for some in open_purchases if some.supplier == row.code]) for row in found],
+        incidents=incidents,
         counts=counts,
         health=words,
-        causes=causes,
         trends=trends,
         spending=spent,
         outages=outages,
@@ -85,28 +84,6 @@ async def _trend(connection: Connection, code: str, now: datetime) -> list[float
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS - 1)
     hours = await supplier_work.call_hours(connection, code, first, now)
     return [100 * hour.good / (hour.good + hour.bad) for hour in hours if hour.good + hour.bad]
-
-
-async def _causes(connection: Connection, words: Mapping[str, str], now: datetime) -> dict[str, str]:
-    """Why the latest call failed at each that is degraded."""
-    codes = [code for code, word in words.items() if word == "DEGRADED"]
-    latest = {code: latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now) for code in codes}
-    return {code: cause(failure) for code, failure in latest.items() if failure}
-
-
-def cause(failure: CallRow) -> str:
-    """Why a call failed, in few words: out of stock."""
-    return refused(failure.reason).words or failure.result.lower()
-
-
-def latest_failure(calls: Sequence[CallRow], now: datetime) -> CallRow | None:
-    """Of calls from the newest on, within RECENT."""
-    return next((one for one in calls if one.failed and one.sent_at >= now - RECENT), None)
-
-
-async def call_counts(connection: Connection, rows: Sequence[SupplierRow], now: datetime) -> dict[str, CallCounts]:
-    """Of the first COUNTED of them."""
-    return await supplier_work.call_counts_of(connection, [row.code for row in rows[:COUNTED]], now - RECENT, now)
 
 
 def words_of(rows: Sequence[SupplierRow], counts: Mapping[str, CallCounts]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dealer_server.console.operator.incidents import findings
 from dealer_server.console.operator.suppliers.fields import kind_title
-from dealer_server.console.operator.suppliers.listing import CALLS, SUPPLIER, SUPPLIERS, cause, latest_failure
+from dealer_server.console.operator.suppliers.listing import SUPPLIER, SUPPLIERS
 from dealer_server.console.operator.suppliers.spending import spending
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, page
@@ -107,7 +107,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
             raise NotFound
         open_purchases = await console_suppliers.open_purchases(connection, code)
         free = await free_iccids(connection, code)
-        calls = await supplier_work.latest_calls(connection, code, CALLS)
+        calls = await supplier_work.latest_calls(connection, code, findings.CALLS)
         count = await supplier_work.call_counts(connection, code, now - DAY, now)
         counted = await supplier_work.call_hours(connection, code, of.start, now)
         outages = await outage.since(connection, code, now - timedelta(days=OUTAGE_DAYS), OUTAGES)
@@ -150,11 +150,11 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
 
 def _latest(calls: Sequence[CallRow], now: datetime) -> dict[str, Any]:
     took = [one.seconds for one in calls if one.seconds is not None]
-    failing = latest_failure(calls, now)
+    failing = findings.latest_failure(calls, now)
     return {
         "calls": _runs(calls)[:RUNS],
         "failing": failing,
-        "cause": cause(failing) if failing else "",
+        "cause": findings.cause(failing) if failing else "",
         "timed": len(took),
         "typical": median(took) if took else None,
     }

@@ -106,6 +106,8 @@ async def _deliveries(
         found = await store.deliveries(
             connection, wanted, seen, PAGE_SIZE, context.now, oldest_first=not order.descending
         )
+    bare = not (faults or tried or chosen or query.get("event"))
+    total = await store.count(connection, tenant_id, of.start, context.now) if bare else None
     kept = {"range": of.name, "event": query.get("event"), "answer": chosen}
     return {
         "tabs": [
@@ -119,7 +121,9 @@ async def _deliveries(
         "faults": faults,
         "deliveries": found.rows,
         "order": order,
-        "pager": params.pager(context, path, found.next, shown=len(found.rows), word="delivery"),
+        "pager": params.pager(
+            context, path, found.next, shown=len(found.rows), word="delivery", total=total, most=store.COUNTED
+        ),
     }
 
 

@@ -76,15 +76,16 @@ async def webhooks(context: RequestContext) -> Html:
             else latest.hours(connection, dealer.tenant_id, of.start)
         )
     filters = {name: value for name, value in params.filters(context).items() if value}
-    listed = counts.get(wanted.state or "ALL") if not filters.keys() - {"status", "sort", "dealer"} else None
-    total = None if listed == queues.MANY else listed
+    known = {} if filters.keys() - {"status", "sort", "dealer", "attempts"} else counts
+    listed = {name: known[state] for name, state in (("All", "ALL"), *TABS) if state in known}
+    total = None if wanted.tried else known.get(wanted.state or "ALL")
     return Html(
         ended_well=not counts["RETRY"] and not counts["FAILED"],
         deliveries=found.rows,
         dealer=dealer,
         faults=faults,
         filtered=bool(faults) or wanted != Wanted(),
-        tabs=await tabs.of(context, WEBHOOKS, PRESETS),
+        tabs=await tabs.of(context, WEBHOOKS, PRESETS, listed, queues.MANY),
         history=answers.history(found_answers, of),
         dates=dates.of(context, WEBHOOKS),
         events=EVENT_TYPES,
@@ -93,7 +94,9 @@ async def webhooks(context: RequestContext) -> Html:
         endpoints=with_health(worst[:WORST]),
         more_endpoints=len(worst) > WORST,
         order=order,
-        pager=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery", total=total),
+        pager=params.pager(
+            context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery", total=total, most=queues.MANY
+        ),
         event_text=event_text,
         export=params.address(f"{WEBHOOKS}.csv", filters),
     )

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from dealer_server.db.by_tenant import OF_ALL, of_given_tenant, rows_of
 from dealer_server.db.connection import Connection
-from dealer_server.rules.incidents.health import HEALTHY_PERCENT
+from dealer_server.rules.incidents.health import HEALTHY_PERCENT, LEAST_FAILED
 from dealer_server.rules.incidents.receiver import COUNTED, TOLD_FROM, Receiver
 from dealer_server.store.distribution.due import fetch_all
 from dealer_server.store.webhooks import answers
@@ -33,6 +33,7 @@ _ONE = of_given_tenant(_FIELDS.format(endpoints="(SELECT * FROM webhook_endpoint
 _NOT_ENOUGH = f"""
 SELECT tenant_id FROM webhook_hour WHERE {OF_ALL} hour >= $1 GROUP BY tenant_id
 HAVING 100 * coalesce(sum(attempts) FILTER (WHERE error = ''), 0) < {HEALTHY_PERCENT} * sum(attempts)
+    AND sum(attempts) FILTER (WHERE error <> '') >= {LEAST_FAILED}
 """
 
 
