@@ -35,7 +35,7 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
                 *[Link("Resend", f"/console/webhooks/resend?dealer={subject}")] * may.support,
                 Link("View dealer", dealer),
             ]
-        case "REFUNDS" | "REVIEWS":
+        case "REFUNDS":
             return [Link("Review" if may.money else "View refunds", "/console/refunds")]
         case "VOIDS":
             return [Link("View refunds", "/console/refunds?status=REFUNDING")]
