@@ -18,7 +18,7 @@ from dealer_server.console.shared.request_context import Answer, Download, Html,
 from dealer_server.console.shared.timeline import by_iccid
 from dealer_server.console.shared.words import LANGUAGE_NAMES
 from dealer_server.db.connection import Connection
-from dealer_server.operations.profiles.mail_install_page import mail_install_page
+from dealer_server.operations.profiles.mail_install_page import mail_install_pages
 from dealer_server.operations.recharges.offers import rechargeable
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
@@ -174,11 +174,10 @@ async def mail_pages(context: RequestContext) -> Redirect:
     sent = [view for view in profile_views(context, order, refund.NOTHING) if _can_be_sent(view)][:PROFILES]
     if not sent:
         return Redirect(here, "No eSIM of this order has a page: nothing was sent", failed=True)
-    for view in sent:
-        named = context.tenant_id, order.order_id, view.profile.profile_id
-        await mail_install_page(
-            context.parts.database, *named, mail, context.form.get("language", ""), context.author, context.now
-        )
+    named = context.tenant_id, order.order_id, [view.profile.profile_id for view in sent]
+    await mail_install_pages(
+        context.parts.database, *named, mail, context.form.get("language", ""), context.author, context.now
+    )
     what = "The page of its eSIM is" if len(sent) == 1 else f"The pages of {len(sent)} eSIMs are"
     return Redirect(here, f"{what} on the way to {mail}")
 

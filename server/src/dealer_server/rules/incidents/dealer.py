@@ -84,7 +84,15 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
               for key, at in own.secrets]  # fmt: skip
     if own.unmailed:
         text = f"{many(own.unmailed, 'eSIM', UNMAILED_COUNTED)} {'is' if own.unmailed == 1 else 'are'} not mailed"
-        found.append(Incident("UNMAILED", "", "waiting", text, detail="send it to its buyer" if own.unmailed == 1 else "send each to its buyer"))
+        found.append(
+            Incident(
+                "UNMAILED",
+                "",
+                "waiting",
+                text,
+                detail="send it to its buyer" if own.unmailed == 1 else "send each to its buyer",
+            )
+        )
     found += _ending(own.ending)
     if own.topups:
         amount = money.shown(own.sum_of_topups, dealer.currency)
