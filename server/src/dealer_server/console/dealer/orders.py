@@ -1,7 +1,7 @@
 """A dealer's orders: the list, one order with its eSIMs, and refunds."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from dealer_server.console.dealer import order_summary, resale, search, timeline
@@ -20,6 +20,7 @@ from dealer_server.console.shared.words import LANGUAGE_NAMES
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.mail_install_page import mail_install_pages
 from dealer_server.operations.recharges.offers import rechargeable
+from dealer_server.rules.install.stage import begin_by
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
@@ -116,6 +117,7 @@ async def show_order(context: RequestContext) -> Html:
         profile_count=len(profiles),
         in_review=in_review,
         rechargeable=can_recharge,
+        install_by=_install_by(context, order),
         recharged=await recharged_by(context, order),
         refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
         events=by_iccid(timeline.events(history), order),
@@ -149,6 +151,12 @@ async def _again(
         "again": params.address(f"{CATALOGUE}/{code}", filled) if again else "",
         "others": () if again else found.others,
     }
+
+
+def _install_by(context: RequestContext, order: Order) -> datetime | None:
+    """When the first eSIM of the order expires unless it is used."""
+    item = order.items[0]
+    return begin_by(item.profiles[0], order.order_id, context.parts.catalogue().package(item.package_code))
 
 
 def _credited_on(history: timeline.History) -> str:

@@ -191,19 +191,23 @@ async def sums(
 
 async def refund_amounts(connection: Connection, tenant_id: int, span: tuple[int, int]) -> dict[str, int]:
     """Of a dealer's refunds of these ids: their sum by status, and in ALL; REVIEW is apart from others that are
-    REFUNDING. Nothing where more than LOOKED_AT would have to be looked at."""
+    REFUNDING. AUTO is the part of REFUNDED that nobody asked for. Nothing where more than LOOKED_AT would have to be looked at."""
     some = (
-        "SELECT tenant_id, refund_id, status, amount FROM refund WHERE tenant_id = $1 AND refund_id >= $2"
+        "SELECT tenant_id, refund_id, status, author, amount FROM refund WHERE tenant_id = $1 AND refund_id >= $2"
         f" AND refund_id < $3 LIMIT {LOOKED_AT}"
     )
     state = f"CASE WHEN status = 'REFUNDING' AND {_REVIEWED} THEN 'REVIEW' ELSE status END"
-    sums = "count(*)::int AS looked_at, sum(amount)::bigint AS amount"
+    sums = (
+        "count(*)::int AS looked_at, sum(amount)::bigint AS amount,"
+        " coalesce(sum(amount) FILTER (WHERE author = 'system'), 0)::bigint AS automatic"
+    )
     sql = of_given_tenant(f"SELECT {state} AS status, {sums} FROM ({some}) r GROUP BY 1", 1)
     rows = await connection.fetch(sql, tenant_id, *span)
     if sum(row["looked_at"] for row in rows) >= LOOKED_AT:
         return {}
     found = {row["status"]: row["amount"] for row in rows}
-    return found | {"ALL": sum(found.values())}
+    automatic = sum(row["automatic"] for row in rows if row["status"] == "REFUNDED")
+    return found | {"ALL": sum(found.values()), "AUTO": automatic}
 
 
 async def topups(
