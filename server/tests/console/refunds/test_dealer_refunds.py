@@ -9,6 +9,7 @@ from html import unescape
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.buying import acts_of
+from support.console.operator_pages import text_of
 from support.money.refunds import bought, refund, settled
 
 REASON = "used, says the <network>"
@@ -103,3 +104,12 @@ async def test_refunds_are_ordered_and_taken_as_a_file(service: Service, dealer:
     assert row["reason"] == REASON and row["packages"] == "TEST-REVIEW x2" and row["settleTime"]
     acts = await acts_of(service, dealer, "refunds.export")
     assert {"status": "REJECTED"} in [json.loads(act.detail) for act in acts]
+
+
+async def test_automatic_refunds_are_told_apart(service: Service, dealer: ApiClient) -> None:
+    await bought(dealer, "TEST-FAIL")
+    await refund(dealer, await bought(dealer, quantity=2))
+    async with signed_in(service, "finance", dealer.tenant_id) as one:
+        page = text_of((await one.get("/console/refunds")).text)
+    assert "5.40 USD in all 5.40 USD refunded 1.80 USD of it automatic" in page
+    assert "Could not be delivered Automatic" in page and page.count("Requested by API") == 1
