@@ -973,3 +973,14 @@ async def test_countries_have_their_flags(people: People):
     text = await people["admin"].get("/console/catalogue?q=france")
     found = re.search(r'<img class="flag" src="(/console/static/vendor/flags/FR\.[0-9a-f]+\.svg)"', text)
     assert found and "<svg" in await people["admin"].get(found[1])
+
+
+async def test_top_ups_are_found_by_day_and_taken_as_a_file(people: People, dealer: ApiClient):
+    get = people["finance"].get
+    made = (await dealer.post("/account/topup", {"transactionId": "t-days", "amount": 12.5})).data["topupNo"]
+    for query, there in (("", True), ("?from=2020-01-01", True), ("?to=2020-01-01", False)):
+        assert (made in await get(f"/console/wallet/topups{query}")) == there, query
+        assert (made in await get(f"/console/wallet/topups.csv{query}")) == there, query
+    assert "No top-ups match" in await get("/console/wallet/topups?to=2020-01-01")
+    wrong = await get("/console/wallet/topups?from=yesterday")
+    assert made not in wrong and 'aria-invalid="true"' in wrong
