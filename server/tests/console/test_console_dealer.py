@@ -978,9 +978,9 @@ async def test_countries_have_their_flags(people: People):
 async def test_top_ups_are_found_by_day_and_taken_as_a_file(people: People, dealer: ApiClient):
     get = people["finance"].get
     made = (await dealer.post("/account/topup", {"transactionId": "t-days", "amount": 12.5})).data["topupNo"]
-    for query, there in (("", True), ("?from=2020-01-01", True), ("?to=2020-01-01", False)):
-        assert (made in await get(f"/console/wallet/topups{query}")) == there, query
-        assert (made in await get(f"/console/wallet/topups.csv{query}")) == there, query
+    for asked, there in (("", True), ("?from=2020-01-01", True), ("?to=2020-01-01", False)):
+        listed, file = await get(f"/console/wallet/topups{asked}"), await get(f"/console/wallet/topups.csv{asked}")
+        assert (made in listed) == (made in file) == there, asked
     assert "No top-ups match" in await get("/console/wallet/topups?to=2020-01-01")
     wrong = await get("/console/wallet/topups?from=yesterday")
     assert made not in wrong and 'aria-invalid="true"' in wrong

@@ -55,5 +55,5 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
             return [Link("View emails", "/console/mails?status=FAILED")]
         case "TWO_FACTOR":
             return [Link("Set up", "/console/account/totp")]
-        case "CREDENTIALS" | "CALLS" | "SECRET" | "PLANS":
+        case "CREDENTIALS" | "CALLS" | "SECRET" | "PLANS" | "RETURNED" | "UNMAILED":
             return []
