@@ -300,7 +300,8 @@ async def test_refunds_are_added_up(people: People, dealer: ApiClient):
         await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})
     page = html.unescape(await people["finance"].get("/console/refunds"))
     told = text_of(page)
-    assert "3.60 USD requested 1.80 USD in review 1.80 USD refunded" in told
+    assert "3.60 USD in all 1.80 USD in review 1.80 USD refunded" in told
+    assert "of it automatic" not in told and "Your operator decides about 1 refund" in told
     assert "1.80 USD refunded" in text_of(await people["finance"].get("/console/refunds?status=REFUNDED"))
     assert "1.80 USD in review" in text_of(await people["finance"].get("/console/refunds?status=REVIEW"))
 
@@ -972,3 +973,14 @@ async def test_countries_have_their_flags(people: People):
     text = await people["admin"].get("/console/catalogue?q=france")
     found = re.search(r'<img class="flag" src="(/console/static/vendor/flags/FR\.[0-9a-f]+\.svg)"', text)
     assert found and "<svg" in await people["admin"].get(found[1])
+
+
+async def test_top_ups_are_found_by_day_and_taken_as_a_file(people: People, dealer: ApiClient):
+    get = people["finance"].get
+    made = (await dealer.post("/account/topup", {"transactionId": "t-days", "amount": 12.5})).data["topupNo"]
+    for asked, there in (("", True), ("?from=2020-01-01", True), ("?to=2020-01-01", False)):
+        listed, file = await get(f"/console/wallet/topups{asked}"), await get(f"/console/wallet/topups.csv{asked}")
+        assert (made in listed) == (made in file) == there, asked
+    assert "No top-ups match" in await get("/console/wallet/topups?to=2020-01-01")
+    wrong = await get("/console/wallet/topups?from=yesterday")
+    assert made not in wrong and 'aria-invalid="true"' in wrong

@@ -13,7 +13,7 @@ from dealer_server.store.notices import outbox
 from support.api_client import ApiClient, Service, running_service
 from support.browser import signed_in
 from support.chromium import needs_chromium, opened, page_faults
-from support.console.operator_pages import see
+from support.console.operator_pages import see, text_of
 from support.console.people import PHONE, sign_in
 from support.money.recharges import advance
 from support.money.refunds import bought, profiles, query
@@ -155,6 +155,9 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert "ot mailed" not in await see(clerk, "/console/profiles") + await see(clerk, "/console/orders")
         await clerk.post(f"/console/profiles/{first}/mail", {"mail": "ann@example.com", "language": "en"})
         assert "2 of 3 eSIMs not mailed to the buyer yet" in await see(clerk, page)
+        for one, act, kind in ((first, "Send again", ""), (second, "Send to buyer", "btn-primary")):
+            shown = (await clerk.get(f"/console/profiles/{one}")).text
+            assert f'class="btn {kind}" commandfor="dialog-mail"' in shown and f"</svg>{act}<" in shown, act
         assert "2 not mailed yet" in await see(clerk, "/console/profiles?status=NOT_INSTALLED")
         listed = (await clerk.get(waiting)).text
         assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', listed) == [third, second] and listed.count(
@@ -162,6 +165,8 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         ) == 2 == listed.count('to-mail">Not mailed<')
         assert re.search(r'<option value="NOT_MAILED" selected>Not mailed<', listed)
         assert third in (await clerk.get("/console/profiles.csv?status=NOT_MAILED")).text
+        home = await clerk.get("/console")
+        assert "2 eSIMs are not mailed: send each to its buyer" in text_of(home.text) and waiting in home.text
         again = await bought(dealer)
         assert (
             (await see(clerk, "/console/orders")).count("Not mailed yet")
@@ -172,4 +177,5 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert "ot mailed" not in await see(clerk, f"/console/orders/{again['orderNo']}"), "its buyer has it"
         assert "Not mailed yet" not in await see(clerk, "/console/orders")
     async with signed_in(service, "admin", stranger.tenant_id) as other:
+        assert "not mailed" not in await see(other, "/console")
         assert foreign["orderNo"] in (await other.get(waiting)).text and first not in (await other.get(waiting)).text

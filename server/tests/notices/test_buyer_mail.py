@@ -22,11 +22,13 @@ from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Service, running_service
 from support.browser import Browser, said, signed_in
-from support.console.buying import acts_of
+from support.console.buying import acts_of, buy, form
+from support.console.buying import asked as asked_to_buy
 from support.console.operator_pages import see
-from support.money.refunds import bought, profiles
+from support.money.refunds import bought, profiles, query
 from support.notices.smtp_server import SmtpServer
 from support.notices.told import FROM, with_mail
+from support.patience import found as waited_for
 
 BUYER = "ann@example.com"
 BRAND = {"name": "Brücke Reisen", "colour": "#0a7d55", "support_email": "help@bruecke.example",
@@ -142,6 +144,71 @@ async def test_all_esims_of_an_order_are_sent_at_once(service: Service, dealer: 
     async with signed_in(service, "finance", dealer.tenant_id) as clerk:
         assert "Send all" not in (await clerk.get(path)).text
         assert (await clerk.post(f"{path}/mail", {"mail": BUYER, "language": "en"})).status_code == 403
+
+
+@asynccontextmanager
+async def ordering(
+    service: Service, dealer: ApiClient, package: str
+) -> AsyncIterator[tuple[Browser, str, dict[str, str]]]:
+    """An admin of the dealer, and the form that buys two of the package and mails them."""
+    async with service.database.connection() as connection:
+        await connection.execute("DELETE FROM buyer_mail")
+    async with signed_in(service, "admin", dealer.tenant_id) as one:
+        address = await asked_to_buy(one, package, quantity=2)
+        yield one, address, await form(one, address) | {"mail": BUYER, "language": "de"}
+
+
+async def test_what_is_bought_by_hand_is_mailed_once_it_is_ready(
+    service: Service, dealer: ApiClient, mails: SmtpServer
+):
+    async with ordering(service, dealer, "TEST-OK") as (one, address, fields):
+        assert await buy(one, address, fields | {"mail": "nobody"}) == address
+        assert "must be one plain address" in (shown := (await one.get(address)).text) and 'value="nobody"' in shown
+        assert await kept(service) == []
+        fields |= await form(one, address) | {"mail": BUYER}
+        order = await buy(one, address, fields)
+        await buy(one, address, fields)
+        await buy(one, address, fields | {"once": await _nonce(one, order)})
+        assert await kept(service) == [(BUYER, "READY", None)] * 2, "once, however often it is sent"
+        assert f"To be mailed to {BUYER} as soon as it is ready" in await see(one, order)
+        now, later = clock.now(), timedelta(hours=1)
+        async with worker(service, mails, lambda: now) as sending:
+            assert await sending.run_once() == 2
+            assert await sending.run_once() == 0, "it is looked at again later"
+        assert await kept(service) == [(BUYER, "READY", None)] * 2 and mails.mails == []
+        async with running_service(service.settings.database_url):  # whose worker delivers
+            await dealer.delivered(order.rpartition("/")[2])
+        async with worker(service, mails, lambda: now + later) as sending:
+            assert await sending.run_once() == 2
+            assert await sending.run_once() == 0
+        assert await kept(service) == [(BUYER, "DELIVERED", None)] * 2
+        assert len(await mails.received(2, BUYER)) == 2
+        assert f"Mailed to {BUYER}" in await see(one, order)
+
+
+async def test_what_failed_is_not_mailed(service: Service, dealer: ApiClient, mails: SmtpServer):
+    async with ordering(service, dealer, "TEST-FAIL") as (one, address, fields):
+        order = await buy(one, address, fields)
+        async with running_service(service.settings.database_url):  # whose worker fails
+            await waited_for(lambda: refunded(dealer, order.rpartition("/")[2]))
+        async with worker(service, mails, lambda: clock.now() + timedelta(hours=1)) as sending:
+            await sending.run_once()
+        assert mails.mails == [] and await kept(service) == [(BUYER, "SKIPPED", None)] * 2
+        assert f"Not mailed to {BUYER}" in await see(one, order)
+
+
+async def refunded(dealer: ApiClient, order_no: str) -> bool | None:
+    return (await query(dealer, {"orderNo": order_no}))["orderStatus"] == "REFUNDED" or None
+
+
+async def test_who_may_not_see_codes_buys_without_a_mail(service: Service, dealer: ApiClient):
+    async with ordering(service, dealer, "TEST-OK"), signed_in(service, "finance", dealer.tenant_id) as clerk:
+        address = await asked_to_buy(clerk)
+        shown = (await clerk.get(address)).text
+        assert 'name="mail"' not in shown and "Admins and developers send them" in shown
+        fields = await form(clerk, address) | {"mail": BUYER, "language": "en"}
+        assert "/console/orders/" in await buy(clerk, address, fields)
+        assert await kept(service) == []
 
 
 async def test_a_form_that_is_sent_twice_mails_once(service: Service, page: tuple[Browser, dict[str, Any], str]):

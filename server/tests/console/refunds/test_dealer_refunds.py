@@ -9,6 +9,7 @@ from html import unescape
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.buying import acts_of
+from support.console.operator_pages import text_of
 from support.money.refunds import bought, refund, settled
 
 REASON = "used, says the <network>"
@@ -59,7 +60,7 @@ async def test_a_dealer_sees_its_refunds_with_state_and_reason(
             some = (await one.get(f"/console/refunds?{query}")).text
             assert [found for found in (done, waiting, no) if row_of(some, found)] == numbers, query
         inbox = (await one.get("/console/notices?kind=money")).text
-        assert "Refund rejected: 3.60 USD" in inbox and inbox.count("Refund ") == 1
+        assert "Refund rejected: 3.60\N{NO-BREAK SPACE}USD" in inbox and inbox.count("Refund ") == 1
         path = re.search(r'href="(/console/notices/\d+)"', inbox)
         assert path and REASON in unescape((await one.get(path[1])).text)
         for state, numbers in (("REFUNDED", [done]), ("REVIEW", [waiting]), ("REFUNDING", []), ("REJECTED", [no])):
@@ -103,3 +104,12 @@ async def test_refunds_are_ordered_and_taken_as_a_file(service: Service, dealer:
     assert row["reason"] == REASON and row["packages"] == "TEST-REVIEW x2" and row["settleTime"]
     acts = await acts_of(service, dealer, "refunds.export")
     assert {"status": "REJECTED"} in [json.loads(act.detail) for act in acts]
+
+
+async def test_automatic_refunds_are_told_apart(service: Service, dealer: ApiClient) -> None:
+    await bought(dealer, "TEST-FAIL")
+    await refund(dealer, await bought(dealer, quantity=2))
+    async with signed_in(service, "finance", dealer.tenant_id) as one:
+        page = text_of((await one.get("/console/refunds")).text)
+    assert "5.40 USD in all 5.40 USD refunded 1.80 USD of it automatic" in page
+    assert "Could not be delivered Automatic" in page and page.count("Requested by API") == 1

@@ -334,7 +334,19 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
             Own(failed=1, refused=1),
             ["1 order failed and is not refunded", "1 API call was refused in the last 24 hours"],
         ),
-        (Own(returned=1), ["1 order failed in the last 24 hours: the money is back in your wallet"]),
+        (
+            Own(returned=[7]),
+            ["1 order failed in the last 24 hours: you have the money back, the buyer has no eSIM"],
+        ),
+        (
+            Own(topups=1, sum_of_topups=USD, unmailed=34, ending=Ending(1, 0), returned=[7, 8]),
+            [
+                "2 orders failed in the last 24 hours: you have the money back, the buyer has no eSIM",
+                "1 plan ends today: recharge where the package allows it, or sell another eSIM",
+                "34 eSIMs are not mailed: send each to its buyer",
+                "1 top-up of 1.00 USD waits for review",
+            ],
+        ),
         (Own(days_left=8), []),
         (Own(days_left=1), ["Your balance lasts about 1 day: as fast as you spent it in the last 7 days"]),
         (Own(days_left=0), ["Your balance lasts less than a day: as fast as you spent it in the last 7 days"]),
@@ -347,7 +359,7 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
             Own(ending=Ending(0, 1_300)),
             ["1,300 plans end tomorrow: recharge where the package allows it, or sell another eSIM"],
         ),
-        (Own(in_review=1), ["1 refund is in review"]),
+        (Own(unmailed=1), ["1 eSIM is not mailed: send it to its buyer"]),
         (Own(refused=12), ["12 API calls were refused in the last 24 hours"]),
     ],
 )

@@ -23,6 +23,8 @@ from dealer_server.store.tenants.credential import Credential
 
 MENU = MenuEntry("AppKeys", "key", 130)
 KEYS, KEY = "/console/credentials", "/console/credentials/{app_key}"
+CALLERS = 5
+"""Addresses of the latest calls that the first allowlist is offered to begin with."""
 TEMPLATE, SECRET_TEMPLATE = "dealer/credentials.html", "dealer/secret.html"
 
 
@@ -36,12 +38,15 @@ async def _credentials(context: RequestContext, fault: str = "", shut_out: list[
         rows = await credential.of_tenant(connection, context.tenant_id)
         used = await credential.uses_of_tenant(connection, context.tenant_id)
         access = await dealer.access_terms(connection, context.tenant_id)
+    callers = [] if access.ip_allow else list(dict.fromkeys(use.address for use in used))[:CALLERS]
+    filled = callers if "allow" in context.query else access.ip_allow
     return Html(
         400 if fault or shut_out else 200,
+        callers=callers,
         credentials=rows,
         uses=uses.newest(used),
         access=access,
-        allowed=keys.addresses(context.form) if fault or shut_out else access.ip_allow,
+        allowed=keys.addresses(context.form) if fault or shut_out else filled,
         fault=fault,
         shut_out=shut_out or [],
         scopes=MEANINGS,

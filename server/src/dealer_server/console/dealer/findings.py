@@ -15,9 +15,11 @@ from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
 from dealer_server.rules.incidents.incident import Incident
 from dealer_server.rules.orders import identity
-from dealer_server.store.console import api_log, dealer, queues
+from dealer_server.store.console import api_log, dealer
+from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console.dealer import Span, Wallet
 from dealer_server.store.console.incidents import buying, receivers
+from dealer_server.store.notices import buyer_mails
 from dealer_server.store.tenants import credential
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.log import Filter
@@ -58,7 +60,7 @@ async def incidents(
         refunds=[Answered(*row) for row in answered],
         topups=topups,
         sum_of_topups=sum_of_topups,
-        in_review=(await queues.unsettled(connection, tenant_id)).get("REVIEW", 0),
+        unmailed=await _unmailed(connection, context) if may.secrets else 0,
         refused=await api_log.refused_since(connection, tenant_id, context.now - REFUSED_SINCE) if may.secrets else 0,
         days_left=days_left,
         ending=await profiles.count_ending_soon(connection, tenant_id, context.now),
@@ -66,6 +68,13 @@ async def incidents(
     )
     told = rules.own_incidents(found, own, context.now)
     return shown.rows(told, lambda incident: _links(incident, may))
+
+
+async def _unmailed(connection: Connection, context: RequestContext) -> int:
+    """eSIMs that wait to be mailed, of a dealer who mails from here."""
+    if not await buyer_mails.has_any(connection, context.tenant_id):
+        return 0
+    return await console_profiles.count_unmailed(connection, context.tenant_id, rules.UNMAILED_COUNTED)
 
 
 async def _ending_secrets(connection: Connection, context: RequestContext) -> list[tuple[str, datetime]]:
@@ -109,10 +118,12 @@ def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
             return [Link("Wallet", "/console/wallet")]
         case "FAILED":
             return [Link("See the orders", "/console/orders?status=FAILED")]
-        case "REFUNDS" if incident.subject:
+        case "RETURNED" | "REFUNDS" if incident.subject:
             return [Link("See the order", f"/console/orders/{incident.subject}")]
-        case "REVIEWS":
-            return [Link("See the refunds", "/console/refunds?status=REVIEW")]
+        case "RETURNED":
+            return [Link("See the orders", "/console/orders?status=FAILED")]
+        case "UNMAILED":
+            return [Link("See the eSIMs", "/console/profiles?status=NOT_MAILED")]
         case "TOPUPS":
             return [Link("Top-ups", "/console/wallet/topups")]
         case "PLANS":

@@ -1,7 +1,7 @@
 """A dealer's orders: the list, one order with its eSIMs, and refunds."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from dealer_server.console.dealer import order_summary, resale, search, timeline
@@ -18,8 +18,9 @@ from dealer_server.console.shared.request_context import Answer, Download, Html,
 from dealer_server.console.shared.timeline import by_iccid
 from dealer_server.console.shared.words import LANGUAGE_NAMES
 from dealer_server.db.connection import Connection
-from dealer_server.operations.profiles.mail_install_page import mail_install_page
+from dealer_server.operations.profiles.mail_install_page import mail_install_pages
 from dealer_server.operations.recharges.offers import rechargeable
+from dealer_server.rules.install.stage import begin_by
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
@@ -116,6 +117,7 @@ async def show_order(context: RequestContext) -> Html:
         profile_count=len(profiles),
         in_review=in_review,
         rechargeable=can_recharge,
+        install_by=_install_by(context, order),
         recharged=await recharged_by(context, order),
         refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
         events=by_iccid(timeline.events(history), order),
@@ -151,6 +153,12 @@ async def _again(
     }
 
 
+def _install_by(context: RequestContext, order: Order) -> datetime | None:
+    """When the first eSIM of the order expires unless it is used."""
+    item = order.items[0]
+    return begin_by(item.profiles[0], order.order_id, context.parts.catalogue().package(item.package_code))
+
+
 def _credited_on(history: timeline.History) -> str:
     """The day of the last entry of the wallet that returned money of the order; "" without one."""
     credits = [entry.created_at for entry in history.movements if entry.entry_type == "REFUND"]
@@ -174,11 +182,10 @@ async def mail_pages(context: RequestContext) -> Redirect:
     sent = [view for view in profile_views(context, order, refund.NOTHING) if _can_be_sent(view)][:PROFILES]
     if not sent:
         return Redirect(here, "No eSIM of this order has a page: nothing was sent", failed=True)
-    for view in sent:
-        named = context.tenant_id, order.order_id, view.profile.profile_id
-        await mail_install_page(
-            context.parts.database, *named, mail, context.form.get("language", ""), context.author, context.now
-        )
+    named = context.tenant_id, order.order_id, [view.profile.profile_id for view in sent]
+    await mail_install_pages(
+        context.parts.database, *named, mail, context.form.get("language", ""), context.author, context.now
+    )
     what = "The page of its eSIM is" if len(sent) == 1 else f"The pages of {len(sent)} eSIMs are"
     return Redirect(here, f"{what} on the way to {mail}")
 

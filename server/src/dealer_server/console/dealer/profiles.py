@@ -20,7 +20,7 @@ from dealer_server.console.shared.timeline import Event, on_its_page
 from dealer_server.console.shared.words import LANGUAGE_NAMES
 from dealer_server.db.connection import Connection
 from dealer_server.operations.errors import OperatorError
-from dealer_server.operations.profiles.mail_install_page import mail_install_page
+from dealer_server.operations.profiles.mail_install_page import mail_install_pages
 from dealer_server.operations.profiles.read_sms import read_sms
 from dealer_server.rules.esim import qr
 from dealer_server.rules.install.stage import begin_by
@@ -204,8 +204,8 @@ async def mail_page(context: RequestContext) -> Redirect:
     if view.profile.iccid is None or view.profile.cancelled:
         return Redirect(_address(context), "This eSIM has no page: nothing was sent", failed=True)
     mail = params.text(context.form, "mail") or ""
-    named = context.tenant_id, order.order_id, view.profile.profile_id
-    await mail_install_page(
+    named = context.tenant_id, order.order_id, [view.profile.profile_id]
+    await mail_install_pages(
         context.parts.database, *named, mail, context.form.get("language", ""), context.author, context.now
     )
     return Redirect(_address(context), f"The page of this eSIM is on its way to {mail}")

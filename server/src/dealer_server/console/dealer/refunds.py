@@ -54,6 +54,8 @@ async def refunds(context: RequestContext) -> Html:
     counts = {name: count for name, count in known.items() if count is not None}
     return Html(
         total=amounts.get(params.text(context.query, "status") or "ALL"),
+        automatic=amounts.get("AUTO", 0) if status in (None, "REFUNDED") else 0,
+        reviewed=counted.get("REVIEW", 0),
         references=references,
         split=[(words.text(state).lower(), amounts[state]) for state in STATES if amounts.get(state)]
         if not status

@@ -116,8 +116,9 @@ def events(history: History) -> list[Event]:
 
 def _mails(history: History) -> Iterator[Event]:
     for mail in history.mails:
-        to, state = f" to {mail.mail}" if mail.mail else "", "" if mail.state == "DELIVERED" else mail.state
-        yield Event(mail.created_at, "mail", f"Install page mailed{to}", state)
+        to, state = f" to {mail.mail}" if mail.mail else "", "" if mail.state in ("DELIVERED", "READY") else mail.state
+        text = "Install page to be mailed" if mail.state == "READY" else "Install page mailed"
+        yield Event(mail.created_at, "mail", f"{text}{to}", state)
 
 
 def _money(history: History) -> Iterator[Event]:

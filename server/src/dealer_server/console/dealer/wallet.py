@@ -1,11 +1,12 @@
 """A dealer's wallet: the balance, the statement, top-ups, and when the balance is low."""
 
 import secrets
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, get_args
 
 import msgspec
 
-from dealer_server.console.find import dates
+from dealer_server.console.find import dates, files
 from dealer_server.console.shared import params, statement
 from dealer_server.console.shared.calls import blaming, call
 from dealer_server.console.shared.page import MenuEntry, action, download, page
@@ -16,16 +17,20 @@ from dealer_server.db.connection import Connection
 from dealer_server.operations import versions
 from dealer_server.operations.tenants.set_terms import Terms, describe, set_tenant, texts
 from dealer_server.operations.topups import request as topup_requests
+from dealer_server.rules.money import money
 from dealer_server.rules.notices.low_balance import PERCENTS, limits
+from dealer_server.rules.orders import identity
 from dealer_server.rules.refusal import ParameterEmpty, ParameterInvalid
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.balance_curve import curve, low_balance
 from dealer_server.rules.reports.period import Period, day_of, start_of
 from dealer_server.store.console import dealer, orders
+from dealer_server.store.console.pages import ListPage
 from dealer_server.store.reports import report
 from dealer_server.store.reports import statement as movements
 from dealer_server.store.reports.report import Filter
 from dealer_server.store.wallets import ledger
+from dealer_server.store.wallets.topup import Topup
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import PayMethod
 
@@ -33,6 +38,17 @@ WALLET, TOPUPS = "/console/wallet", "/console/wallet/topups"
 PAY_METHODS = (("BANK_TRANSFER", "Bank transfer"), ("CARD", "Card"), ("USDT", "USDT"), ("OTHER", "Other"))
 assert tuple(method for method, _ in PAY_METHODS) == get_args(PayMethod), "every way to pay has a name"
 LATEST_TOPUPS = 5
+TOPUP_COLUMNS: Mapping[str, Callable[[Topup], str]] = {
+    "topupNo": lambda row: identity.topup_no(row.topup_id),
+    "createTime": lambda row: f"{row.created_at:%Y-%m-%dT%H:%M:%SZ}",
+    "currency": lambda row: row.currency,
+    "amount": lambda row: money.text(row.amount, row.currency),
+    "status": lambda row: row.status,
+    "payMethod": lambda row: row.pay_method or "",
+    "payReference": lambda row: row.pay_reference or "",
+    "reviewTime": lambda row: f"{row.reviewed_at:%Y-%m-%dT%H:%M:%SZ}" if row.reviewed_at else "",
+    "rejectReason": lambda row: row.reject_reason or "",
+}
 
 
 @page(WALLET, DEALERS, "dealer/wallet.html", MenuEntry("Wallet", "wallet", 60))
@@ -115,17 +131,39 @@ def _instructions(context: RequestContext) -> str:
 
 @page(TOPUPS, DEALERS, "dealer/topups.html")
 async def topups(context: RequestContext) -> Html:
-    before = params.number(context.query, "before")
+    before, faults = params.number(context.query, "before"), params.faults(context.query)
+    found = ListPage[Topup]((), None)
     async with context.parts.database.connection() as connection:
-        found = await dealer.topups(connection, context.tenant_id, before, PAGE_SIZE)
+        if not faults:
+            found = await dealer.topups(connection, context.tenant_id, before, PAGE_SIZE, _span(context))
         wallet = await dealer.wallet(connection, context.tenant_id)
     return Html(
+        dates=dates.of(context, TOPUPS),
+        faults=faults,
+        filtered=bool(context.query.get("from") or context.query.get("to")),
+        export=params.address(f"{TOPUPS}.csv", params.filters(context)),
         topups=found.rows,
         pages=params.pager(context, TOPUPS, found.next, shown=len(found.rows), word="top-up"),
         wallet=wallet,
         pay_methods=PAY_METHODS,
         instructions=_instructions(context),
         transaction_id=_transaction_id(),
+    )
+
+
+def _span(context: RequestContext) -> tuple[int, int]:
+    return identity.ids_between(params.day(context.query, "from"), params.day(context.query, "to", after=True))
+
+
+@download(f"{TOPUPS}.csv", DEALERS, listing=True)
+async def export_topups(context: RequestContext) -> Download:
+    """All top-ups of the list; who takes the file is in the audit log."""
+    await params.record_export(context, "topups.export", context.tenant_id, ("from", "to"))
+    return files.download(
+        context,
+        "topups",
+        TOPUP_COLUMNS,
+        lambda connection, seen, size: dealer.topups(connection, context.tenant_id, seen, size, _span(context)),
     )
 
 

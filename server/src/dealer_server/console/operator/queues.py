@@ -16,7 +16,7 @@ from dealer_server.operations.topups import review as topup_review
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import queues
-from dealer_server.store.console.pages import ListPage
+from dealer_server.store.console.pages import ALL_IDS, ListPage
 from dealer_server.store.console.queues import Queue, TopupRow
 from dealer_server.store.wallets import ledger
 
@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
 
     @property
     def all(self) -> bool:
-        return self.dealer.tenant_id is None and self.between == queues.ALL_IDS
+        return self.dealer.tenant_id is None and self.between == ALL_IDS
 
 
 async def wanted(context: RequestContext) -> Wanted:
@@ -150,7 +150,7 @@ async def reject_topup(context: RequestContext) -> Redirect:
 
 def tab_counts(tabs: Sequence[str], found: Mapping[str, int], asked: Wanted) -> dict[str, str]:
     """As tabs show them; those of a large table that are not known, and of some days, are left out."""
-    if asked.between != queues.ALL_IDS:
+    if asked.between != ALL_IDS:
         return {}
     most = found.get("ALL", 0) >= queues.MANY
     return {

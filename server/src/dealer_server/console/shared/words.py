@@ -100,7 +100,8 @@ _TONES = {
     "warning": "PAUSED SUSPENDED FROZEN PARKED UNKNOWN DEGRADED PROBING LOW OVERDUE RETRY RETRYING"
     " DISABLED HELD NEARLY_USED",
     "bad": "FAILED FAILING REJECTED GIVEN_UP DEAD DOWN REFUSED ERROR EXHAUSTED BROKEN",
-    "done": "NOT_INSTALLED USED_UP REFUNDED CANCELLED ENDED SUPERSEDED SKIPPED OFF OFF_SALE NOT_SET NOT_STARTED",
+    "idle": "NOT_INSTALLED NOT_STARTED NOT_SET",
+    "done": "USED_UP REFUNDED CANCELLED ENDED SUPERSEDED SKIPPED OFF OFF_SALE",
 }
 LANGUAGE_NAMES: Mapping[Language, str] = {
     "en": "English",
@@ -134,9 +135,10 @@ def label(name: str) -> str:
 
 
 def tone(word: object) -> str:
-    """How a state is drawn: bad, warning and task on a ground of their own, for they need attention; busy, good and
-    done (nothing more happens, such as REFUNDED) as plain text. What failed and needs nothing more is "lost". Of
-    several words such as REJECTED OUT_OF_STOCK the first one counts, where they are not one state."""
+    """How a state is drawn: bad, warning and task on a ground of their own, for they need attention; busy, good, idle
+    (nothing has happened yet) and done (nothing more happens, such as REFUNDED) as plain text. What failed and needs
+    nothing more is "lost". Of several words such as REJECTED OUT_OF_STOCK the first one counts, where they are not one
+    state."""
     whole = str(word).upper().replace("-", "_")
     return _TONE.get(whole.replace(" ", "_")) or _TONE.get(whole.partition(" ")[0], "good")
 

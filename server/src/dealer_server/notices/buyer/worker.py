@@ -8,7 +8,7 @@ import asyncio
 import random
 import secrets
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from email.message import EmailMessage
 
 import structlog
@@ -21,6 +21,7 @@ from dealer_server.notices.buyer.message import message
 from dealer_server.notices.mailer import Mailer, NotSent
 from dealer_server.notices.message import Sender
 from dealer_server.rules.orders import snapshot
+from dealer_server.rules.orders.model import Profile
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.rules.webhooks import backoff
 from dealer_server.store.notices import buyer_mails
@@ -30,6 +31,10 @@ from dealer_server.store.orders import order as store_order
 AT_ONCE = 3  # one after the other, within the lease
 POLL_SECONDS = 1.0
 LEASE = timedelta(minutes=2)  # an attempt ends long before
+LOOKED_AT = timedelta(seconds=1), timedelta(minutes=5)
+"""How soon a mail whose eSIM has no page yet is looked at again: the older it is, the later, within these."""
+WAITS = timedelta(days=7)
+"""For the page of its eSIM; after it nothing is mailed."""
 LOST = "the worker ended before it recorded this attempt"
 log = structlog.get_logger()
 
@@ -71,18 +76,30 @@ class BuyerMailWorker:
         claim_id, now = secrets.randbits(62), self._clock()
         claimed = await buyer_mails.claim(self._session, claim_id, AT_ONCE, now, now + LEASE)
         for one in claimed:
-            await self._deliver(one, claim_id, await self._written(one))
+            profile = await self._profile(one)
+            if profile is not None and profile.iccid is None and now - one.created_at < WAITS:
+                await buyer_mails.wait(self._session, one, claim_id, self._look_again(one))
+            else:
+                await self._deliver(one, claim_id, await self._written(one, profile))
         return len(claimed)
 
-    async def _written(self, one: Claimed) -> EmailMessage | None:
-        """None where there is nothing to be told any more: the eSIM is void, or its dealer is not active."""
+    async def _profile(self, one: Claimed) -> Profile | None:
+        """None where it is void: it was refunded or cancelled, or its order is no more kept."""
         key = (one.tenant_id, one.order_id)
         order = (await store_order.load(self._session, [key], self._data_keys)).get(key)
-        brand, active = await buyer_mails.sender(self._session, one.tenant_id)
-        if order is None or not active:
+        if order is None:
             return None
         _, profile = order.find_profile(one.profile_id)
-        if profile.iccid is None or profile.cancelled:
+        return None if profile.cancelled or profile.refunded else profile
+
+    def _look_again(self, one: Claimed) -> datetime:
+        now = self._clock()
+        return now + min(max((now - one.created_at) / 4, LOOKED_AT[0]), LOOKED_AT[1])
+
+    async def _written(self, one: Claimed, profile: Profile | None) -> EmailMessage | None:
+        """None where there is nothing to be told: there is no page, or its dealer is not active."""
+        brand, active = await buyer_mails.sender(self._session, one.tenant_id)
+        if profile is None or profile.iccid is None or not active:
             return None
         return message(self._sender, brand, one, snapshot.install_page_url(profile, one.tenant_id, self._links))
 

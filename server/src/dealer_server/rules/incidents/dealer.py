@@ -11,8 +11,8 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 
 FAILED_COUNTED = 100
-ENDING_COUNTED = 10_000
-"""As the tab of the list counts (console/shared/params.py)."""
+ENDING_COUNTED = UNMAILED_COUNTED = 10_000
+"""As the tabs of the list count (console/shared/params.py)."""
 FEW_DAYS = 7
 """A balance that lasts no longer is told of."""
 
@@ -50,18 +50,18 @@ class Ending(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What only the dealer itself is told: how many of its orders failed and are not refunded, and how many failed of
+    """What only the dealer itself is told: how many of its orders failed and are not refunded, and which failed of
     late and are; refunds that were answered of late, how many of its top-ups wait for review and their sum, and how
-    many calls were refused of late. `in_review`: how many of its refunds wait for the operator. `days_left`: of its
-    balance. `secrets`: AppKeys whose previous secret ends, and when."""
+    many calls were refused of late. `unmailed`: how many of its eSIMs wait to be mailed to a buyer. `days_left`: of
+    its balance. `secrets`: AppKeys whose previous secret ends, and when."""
 
     failed: int = 0
-    returned: int = 0
+    returned: Sequence[int] = ()
     refunds: Sequence[Answered] = ()
     topups: int = 0
     sum_of_topups: int = 0
     refused: int = 0
-    in_review: int = 0
+    unmailed: int = 0
     days_left: int | None = None
     ending: Ending = Ending()
     secrets: Sequence[tuple[str, datetime]] = ()
@@ -74,9 +74,7 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
     if failed:
         several = f"{many(failed, 'order', FAILED_COUNTED)} failed and {'is' if failed == 1 else 'are'} not refunded"
         found.append(Incident("FAILED", "", "fault", several))
-    if own.returned:
-        several = f"{many(own.returned, 'order', FAILED_COUNTED)} failed in the last 24 hours"
-        found.append(Incident("FAILED", "", "note", several, detail="the money is back in your wallet"))
+    found += _returned(own.returned)
     found += _receiver(dealer, now, own=True)
     rejected = [refund for refund in refunds if refund.rejected]
     credited = [refund for refund in refunds if not refund.rejected]
@@ -84,10 +82,18 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
     found += _answers(credited, "was credited", "were credited", "note", dealer.currency)
     found += [Incident("SECRET", key, "waiting", f"The previous AppSecret of {key} ends", at=at)
               for key, at in own.secrets]  # fmt: skip
+    if own.unmailed:
+        text = f"{many(own.unmailed, 'eSIM', UNMAILED_COUNTED)} {'is' if own.unmailed == 1 else 'are'} not mailed"
+        found.append(
+            Incident(
+                "UNMAILED",
+                "",
+                "waiting",
+                text,
+                detail="send it to its buyer" if own.unmailed == 1 else "send each to its buyer",
+            )
+        )
     found += _ending(own.ending)
-    if own.in_review:
-        text = f"{many(own.in_review, 'refund')} {'is' if own.in_review == 1 else 'are'} in review"
-        found.append(Incident("REVIEWS", "", "note", text))
     if own.topups:
         amount = money.shown(own.sum_of_topups, dealer.currency)
         text = f"{many(own.topups, 'top-up')} of {amount} {'waits' if own.topups == 1 else 'wait'} for review"
@@ -96,6 +102,14 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
         text = f"{many(own.refused, 'API call')} {'was' if own.refused == 1 else 'were'} refused in the last 24 hours"
         found.append(Incident("CALLS", "", "note", text))
     return _worst_first(found)
+
+
+def _returned(orders: Sequence[int]) -> Iterator[Incident]:
+    """Whose buyers have nothing, although the money is back."""
+    if orders:
+        text = f"{many(len(orders), 'order', FAILED_COUNTED)} failed in the last 24 hours"
+        subject = "" if orders[1:] else identity.order_no(orders[0])
+        yield Incident("RETURNED", subject, "fault", text, detail="you have the money back, the buyer has no eSIM")
 
 
 def _lasts(days: int | None) -> list[Incident]:
@@ -118,7 +132,7 @@ def _ending(ending: Ending) -> Iterator[Incident]:
         if ending.today and ending.tomorrow:
             text += f", {many(ending.tomorrow, 'plan', ENDING_COUNTED)} tomorrow"
         detail = "recharge where the package allows it, or sell another eSIM"
-        yield Incident("PLANS", "", "waiting", text, detail=detail)
+        yield Incident("PLANS", "", "degraded" if ending.today else "waiting", text, detail=detail)
 
 
 def _answers(refunds: Sequence[Answered], one: str, several: str, level: Level, currency: str) -> Iterator[Incident]:

@@ -18,11 +18,11 @@ Kind = Literal[
     "SUPPLIER",
     "UNCONFIRMED",
     "FAILED",
+    "RETURNED",
     "RECEIVER",
     "REFUNDS",
     "VOIDS",
     "TOPUPS",
-    "REVIEWS",
     "STOCK",
     "SUSPENDED",
     "FROZEN",
@@ -31,6 +31,7 @@ Kind = Literal[
     "CALLS",
     "SECRET",
     "PLANS",
+    "UNMAILED",
 ]
 Level = Literal["fault", "degraded", "waiting", "note"]
 LEVELS: tuple[Level, ...] = get_args(Level)

@@ -40,9 +40,20 @@ def covers(of: Subject, told: Subject) -> bool:
 
 
 GROUPS: Mapping[str, Sequence[Kind]] = {
-    "To review": ("REFUNDS", "TOPUPS", "VOIDS", "FAILED", "REVIEWS"),
+    "To review": ("REFUNDS", "TOPUPS", "VOIDS", "FAILED"),
     "Supply": ("SUPPLIER", "STOCK", "UNCONFIRMED"),
-    "Dealers": ("BALANCE", "RECEIVER", "SUSPENDED", "FROZEN", "CREDENTIALS", "CALLS", "SECRET", "PLANS"),
+    "Dealers": (
+        "BALANCE",
+        "RECEIVER",
+        "SUSPENDED",
+        "FROZEN",
+        "CREDENTIALS",
+        "CALLS",
+        "SECRET",
+        "PLANS",
+        "RETURNED",
+        "UNMAILED",
+    ),
     "Platform": ("WORKER", "MAILS", "TWO_FACTOR"),
 }
 """What kinds of subjects an inbox may be filtered by."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
 from dealer_server.rules.refunds.refund import Reason
-from dealer_server.store.console.pages import MAX_SCANNED, ListPage
+from dealer_server.store.console.pages import ALL_IDS, MAX_SCANNED, ListPage
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.profiles.iccid import RANK
 from dealer_server.store.recharges import recharge
@@ -320,13 +320,17 @@ async def waiting_topups(connection: Connection, tenant_id: int) -> tuple[int, i
     return (row["topups"], row["amount"]) if row else (0, 0)
 
 
-async def topups(connection: Connection, tenant_id: int, before: int | None, size: int) -> ListPage[Topup]:
+async def topups(
+    connection: Connection, tenant_id: int, before: int | None, size: int, span: tuple[int, int] = ALL_IDS
+) -> ListPage[Topup]:
+    """The newest first, of these ids."""
     rows = await connection.fetch(
         f"SELECT {', '.join(Topup._fields)} FROM topup WHERE tenant_id = $1 AND ($2::bigint IS NULL OR topup_id < $2)"
-        " ORDER BY topup_id DESC LIMIT $3",
+        " AND topup_id >= $4 AND topup_id < $5 ORDER BY topup_id DESC LIMIT $3",
         tenant_id,
         before,
         size + 1,
+        *span,
     )
     return _page([Topup(**row) for row in rows], size, "topup_id")
 

@@ -12,6 +12,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
 
 T = TypeVar("T")
+ALL_IDS = (0, 2**53)
 MAX_SCANNED = 10_000
 """How many rows a page scans at most."""
 _FIRST_SPAN_SECONDS, _GROWTH = 60, 16

@@ -275,6 +275,17 @@ async def count_ending(connection: Connection, tenant_id: int, ending: tuple[dat
     return found or 0
 
 
+async def count_unmailed(connection: Connection, tenant_id: int, most: int) -> int:
+    """How many of so many of the dealer's newest eSIMs are NOT_MAILED."""
+    found: int | None = await connection.fetchval(
+        f"SELECT count(*)::int FROM (SELECT {_COLUMNS} FROM profile p WHERE tenant_id = $1 AND recharges IS NULL"
+        " ORDER BY profile_id DESC LIMIT $2) p WHERE unmailed",
+        tenant_id,
+        most,
+    )
+    return found or 0
+
+
 async def unmailed_orders(connection: Connection, tenant_id: int, order_ids: Sequence[int]) -> set[int]:
     """Which of these orders have an eSIM that is NOT_MAILED. Ids of its eSIMs follow that of the order."""
     rows = await connection.fetch(_UNMAILED_ORDERS, tenant_id, order_ids)

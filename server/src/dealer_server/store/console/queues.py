@@ -18,7 +18,6 @@ from dealer_server.store.console.orders import maker
 from dealer_server.store.distribution.due import fetch_all
 
 COUNTED = 1_000
-ALL_IDS = (0, 2**53)
 MANY, LOOKED_AT = 10_000, 20_000
 Queue = Literal["topups", "refunds", "refunding", "purchases"]
 """refunding: refunds that nobody is to decide, and that are not settled yet."""
@@ -191,19 +190,24 @@ async def sums(
 
 async def refund_amounts(connection: Connection, tenant_id: int, span: tuple[int, int]) -> dict[str, int]:
     """Of a dealer's refunds of these ids: their sum by status, and in ALL; REVIEW is apart from others that are
-    REFUNDING. Nothing where more than LOOKED_AT would have to be looked at."""
+    REFUNDING. AUTO is the part of REFUNDED that nobody asked for. Nothing where more than LOOKED_AT would have to be
+    looked at."""
     some = (
-        "SELECT tenant_id, refund_id, status, amount FROM refund WHERE tenant_id = $1 AND refund_id >= $2"
+        "SELECT tenant_id, refund_id, status, author, amount FROM refund WHERE tenant_id = $1 AND refund_id >= $2"
         f" AND refund_id < $3 LIMIT {LOOKED_AT}"
     )
     state = f"CASE WHEN status = 'REFUNDING' AND {_REVIEWED} THEN 'REVIEW' ELSE status END"
-    sums = "count(*)::int AS looked_at, sum(amount)::bigint AS amount"
+    sums = (
+        "count(*)::int AS looked_at, sum(amount)::bigint AS amount,"
+        " coalesce(sum(amount) FILTER (WHERE author = 'system'), 0)::bigint AS automatic"
+    )
     sql = of_given_tenant(f"SELECT {state} AS status, {sums} FROM ({some}) r GROUP BY 1", 1)
     rows = await connection.fetch(sql, tenant_id, *span)
     if sum(row["looked_at"] for row in rows) >= LOOKED_AT:
         return {}
     found = {row["status"]: row["amount"] for row in rows}
-    return found | {"ALL": sum(found.values())}
+    automatic = sum(row["automatic"] for row in rows if row["status"] == "REFUNDED")
+    return found | {"ALL": sum(found.values()), "AUTO": automatic}
 
 
 async def topups(
@@ -212,7 +216,7 @@ async def topups(
     seen: int | None,
     limit: int,
     tenant_id: int | None = None,
-    span: tuple[int, int] = ALL_IDS,
+    span: tuple[int, int] = pages.ALL_IDS,
     *,
     oldest_first: bool,
 ) -> list[TopupRow]:
@@ -264,7 +268,7 @@ async def refunds(
     seen: int | None,
     limit: int,
     tenant_id: int | None = None,
-    span: tuple[int, int] = ALL_IDS,
+    span: tuple[int, int] = pages.ALL_IDS,
     only: Sequence[int] | None = None,
     *,
     oldest_first: bool,

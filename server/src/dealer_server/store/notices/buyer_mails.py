@@ -166,6 +166,18 @@ async def sender(session: Session, tenant_id: int) -> tuple[Brand, bool]:
     return brand.from_columns(dict(row)), row["active"]
 
 
+async def wait(session: Session, sent: Claimed, claim_id: int, due_at: datetime) -> None:
+    """Looks at a claimed mail again then; this was no attempt. Nothing changes where the claim no longer holds."""
+    await session.fetch(
+        "UPDATE buyer_mail SET state = 'READY', due_at = $4, claim = NULL, attempt_count = attempt_count - 1"
+        " WHERE tenant_id = $1 AND mail_id = $2 AND claim = $3 RETURNING 1",
+        sent.tenant_id,
+        sent.mail_id,
+        claim_id,
+        due_at,
+    )
+
+
 async def record(
     session: Session, sent: Claimed, claim_id: int, state: str, problem: str | None, due_at: datetime | None
 ) -> None:

@@ -1,4 +1,5 @@
-"""Buying one package by hand. The form holds its transactionId: however often it is sent, it buys once."""
+"""Buying one package by hand, and mailing it to its buyer. The form holds its transactionId: however often it is sent,
+it buys once."""
 
 import re
 from collections.abc import Mapping
@@ -12,10 +13,13 @@ from dealer_server.console.dealer.buying.instead import Instead, instead_of
 from dealer_server.console.shared import params
 from dealer_server.console.shared.calls import call
 from dealer_server.console.shared.page import action, page
-from dealer_server.console.shared.permissions import DEALER_FINANCE
+from dealer_server.console.shared.permissions import DEALER_FINANCE, permissions
 from dealer_server.console.shared.request_context import Answer, Html, Redirect, RequestContext
+from dealer_server.console.shared.words import LANGUAGE_NAMES
+from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.orders.buy import bought_line, personal
 from dealer_server.operations.orders.check import check_order
+from dealer_server.operations.profiles.mail_install_page import check_mail, mail_install_pages
 from dealer_server.rules.catalogue.choosing import OnSale
 from dealer_server.rules.catalogue.package import Package, sold_by_day
 from dealer_server.rules.money import money
@@ -59,6 +63,13 @@ class Wanted(NamedTuple):
         return params.address(BUY, {**fields, "seen": self.seen, "transaction_id": self.transaction_id})
 
 
+class Mailing(NamedTuple):
+    """To whom the install pages are mailed as soon as they are ready."""
+
+    mail: str
+    language: str
+
+
 class Unclear(Exception):
     """The form cannot be read. The message says which field is wrong, and what is accepted."""
 
@@ -99,6 +110,8 @@ async def confirm(context: RequestContext) -> Answer:
         changed=wanted.seen not in ("", price),
         refused=words.plain(refused.code, refused.message, refused.data) if refused else "",
         short=bool(refused) and refused.code == "200007",
+        mails=context.parts.settings.mails != "none",
+        languages=LANGUAGE_NAMES,
     )
 
 
@@ -115,6 +128,9 @@ async def place(context: RequestContext) -> Redirect:
         return Redirect(_form_address(offer.package.package_code, context.form), str(why), failed=True)
     if wanted.transaction_id != context.form.get("transaction_id"):
         return Redirect(wanted.address, ASKED_AGAIN, failed=True)
+    mailing = _mailing(context)
+    if mailing:
+        await check_mail(context.parts.database, context.tenant_id, wanted.quantity, *mailing, context.now)
     try:
         order = bought_line(
             context.tenant_id,
@@ -136,10 +152,34 @@ async def place(context: RequestContext) -> Redirect:
         return Redirect(wanted.address, f"Nothing was bought. {words.of(why)}", failed=True)
     assert not isinstance(decision, Refusal), "a refusal is raised"
     address = f"/console/orders/{identity.order_no(decision.order_id)}"
-    if not isinstance(decision, Placed):
-        return Redirect(address, REPEATED)
-    paid = money.shown(order.amount, order.currency)
-    return Redirect(address, f"Bought {wanted.quantity} × {offer.package.package_name} for {paid}")
+    text = REPEATED
+    if isinstance(decision, Placed):
+        paid = money.shown(order.amount, order.currency)
+        text = f"Bought {wanted.quantity} × {offer.package.package_name} for {paid}"
+    if mailing and (problem := await _mail(context, decision.order_id, mailing)):
+        return Redirect(address, f"{text}. Nothing is mailed: {problem}", failed=True)
+    return Redirect(address, text)
+
+
+def _mailing(context: RequestContext) -> Mailing | None:
+    """None where nothing is to be mailed. The page holds codes, which not every user may have."""
+    mail = params.text(context.form, "mail")
+    if not mail or not permissions(context.user).secrets or context.parts.settings.mails == "none":
+        return None
+    return Mailing(mail, context.form.get("language", ""))
+
+
+async def _mail(context: RequestContext, order_id: int, mailing: Mailing) -> str:
+    """Mails its pages once they are ready; once, however often the form is sent. Why not, "" where it does."""
+    key, parts = (context.tenant_id, order_id), context.parts
+    async with parts.database.connection() as connection:
+        order = (await store_order.load(connection, [key], parts.data_keys))[key]
+    ids = [profile.profile_id for profile in order.profiles]
+    try:
+        await mail_install_pages(parts.database, *key, ids, *mailing, context.author, context.now, first=True)
+    except OperatorError as why:
+        return str(why)
+    return ""
 
 
 async def _not_for_sale(context: RequestContext, code: str, offer: Offer | None, *, short: bool = False) -> Html:

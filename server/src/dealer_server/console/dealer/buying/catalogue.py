@@ -81,7 +81,8 @@ async def catalogue(context: RequestContext) -> Html:
     if order.descending:
         found.reverse()
     asked = _asked(query, found)
-    places = _by_place(found, asked, _parts_first(bought, on_sale))
+    parts = _parts_first(bought, on_sale)
+    places = _by_place(found, asked, parts)
     listed, word = (found, "package") if order.key == "price" else (places, "place")
     first = params.number(query, "before") or 0
     following = first + PAGE_SIZE if first + PAGE_SIZE < len(listed) else None
@@ -96,7 +97,7 @@ async def catalogue(context: RequestContext) -> Html:
         place_count=len(places),
         often=[view(one) for one in often[:OFTEN]],
         asked=asked,
-        tabs=_tabs(context, fitting, part),
+        tabs=_tabs(context, fitting, part, parts),
         order=order,
         pages=params.pager(context, CATALOGUE, following, shown=shown, word=word, total=len(listed)),
         currency=prices.currency,
@@ -177,15 +178,15 @@ def _part(query: Mapping[str, str]) -> str | None:
     return "" if part == GLOBAL else part
 
 
-def _tabs(context: RequestContext, fitting: Iterable[OnSale], part: str | None) -> list[Tab]:
+def _tabs(context: RequestContext, fitting: Iterable[OnSale], part: str | None, parts: Sequence[str]) -> list[Tab]:
+    """In the order of the list."""
     counts = Counter(one.package.continent for one in fitting)
     kept = params.filters(context)
-    parts = [(name, name, counts[name]) for name in sorted(counts) if name]
-    parts = [("All", "", counts.total()), *parts, *([(GLOBAL, GLOBAL, counts[""])] if counts[""] else [])]
+    named = [(name or GLOBAL, counts[name]) for name in parts if counts[name]]
     chosen = GLOBAL if part == "" else part or ""
     return [
         Tab(name, params.address(CATALOGUE, kept | {"part": value}), value == chosen, listed=f"{listed:,}")
-        for name, value, listed in parts
+        for name, value, listed in [("All", "", counts.total()), *((name, name, listed) for name, listed in named)]
     ]
 
 

@@ -38,7 +38,7 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
                 *[Link("Resend", f"/console/webhooks/resend?dealer={subject}")] * may.support,
                 Link("View dealer", dealer),
             ]
-        case "REFUNDS" | "REVIEWS":
+        case "REFUNDS":
             return [Link("Review" if may.money else "View refunds", "/console/refunds")]
         case "VOIDS":
             return [Link("View refunds", "/console/refunds?status=REFUNDING")]
@@ -58,7 +58,7 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
             return [Link("View emails", "/console/mails?status=FAILED")]
         case "TWO_FACTOR":
             return [Link("Set up", "/console/account/totp")]
-        case "CREDENTIALS" | "CALLS" | "SECRET" | "PLANS":
+        case "CREDENTIALS" | "CALLS" | "SECRET" | "PLANS" | "RETURNED" | "UNMAILED":
             return []
 
 

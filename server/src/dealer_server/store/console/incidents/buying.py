@@ -58,16 +58,18 @@ async def failed_orders(connection: Connection, tenant_id: int) -> int:
     return min(count or 0, FAILED_COUNTED)
 
 
-async def returned_orders(connection: Connection, tenant_id: int, first: int) -> int:
+async def returned_orders(connection: Connection, tenant_id: int, first: int) -> list[int]:
     """Orders of these ids and later that failed and are refunded, among the oldest of those that are refunded;
     FAILED_COUNTED at most."""
-    count: int | None = await connection.fetchval(
-        "SELECT count(*) FROM (SELECT delivery_status FROM orders WHERE tenant_id = $1 AND order_status = 'REFUNDED'"
-        " AND order_id >= $2 ORDER BY order_id LIMIT 1000) o WHERE delivery_status = 'FAILED'",
+    rows = await connection.fetch(
+        "SELECT order_id FROM (SELECT order_id, delivery_status FROM orders WHERE tenant_id = $1"
+        " AND order_status = 'REFUNDED' AND order_id >= $2 ORDER BY order_id LIMIT 1000) o"
+        " WHERE delivery_status = 'FAILED' ORDER BY order_id LIMIT $3",
         tenant_id,
         first,
+        FAILED_COUNTED,
     )
-    return min(count or 0, FAILED_COUNTED)
+    return [row["order_id"] for row in rows]
 
 
 async def short_balances(connection: Connection, today: date) -> list[Balance]:
