@@ -12,6 +12,7 @@ import pytest
 
 from dealer_server.console import routing
 from dealer_server.db.errors import DatabaseLost
+from dealer_server.rules.orders import identity
 from dealer_server.store.distribution import nodes
 from support.api_client import ApiClient, Service, running_service
 from support.browser import Browser, signed_in
@@ -23,13 +24,8 @@ pytestmark = pytest.mark.skipif("not config.getoption('--cluster')", reason="nee
 OPEN = (200, 303, 400, 404)  # 400, 404: a page that is there only with more in its address, or in `dev`
 READ_FROM_ALL = {
     *("/console", "/console/dealers", "/console/orders", "/console/profiles", "/console/refunds", "/console/reports"),
-    *(
-        "/console/suppliers",
-        "/console/topups",
-        "/console/waiting",
-        "/console/webhooks",
-        "/console/webhooks?status=FAILED",
-    ),
+    *("/console/suppliers", "/console/topups", "/console/waiting", "/console/webhooks", "/console/webhooks/endpoints"),
+    *("/console/notices", "/console/mails"),  # which count incidents, as the overview does
 }
 """The pages of an operator that read rows of all dealers."""
 ROUNDS = int(os.environ.get("CLUSTER_ROUNDS", "3"))
@@ -169,6 +165,7 @@ async def test_a_node_that_is_away_closes_only_pages_that_read_from_it(
 ):
     pages = [page for page in routing.declared_pages() if page.method == "GET" and page.template]
     pages = [page for page in pages if "{" not in page.path]
+    await has_mailed_a_buyer(service, dealers[2])
     async with signed_in(service) as operator, signed_in(service, tenant_id=dealers[2].tenant_id) as dealer:
         await asyncio.to_thread(machine.kill, 1)
         try:
@@ -181,10 +178,24 @@ async def test_a_node_that_is_away_closes_only_pages_that_read_from_it(
             for page in pages:
                 if "dealer" in page.kinds:
                     assert await status(dealer, page.path) in OPEN, page.path
+            for path in ("/console/profiles?ends=soon", "/console/profiles?status=NOT_MAILED"):
+                assert await status(dealer, path) == 200, path
         finally:
             await asyncio.to_thread(machine.start, 1)
         for path in READ_FROM_ALL:
             await until(partial(is_open, operator, path))
+
+
+async def has_mailed_a_buyer(service: Service, client: ApiClient) -> None:
+    """Of two orders the first was mailed, so that lists say which was not."""
+    order_no, _ = [(await client.order()).data["orderNo"] for _ in range(2)]
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO buyer_mail (tenant_id, order_id, profile_id, language, state, created_at)"
+            " VALUES ($1, $2, 1, 'en', 'DELIVERED', now())",
+            client.tenant_id,
+            identity.order_id(order_no),
+        )
 
 
 async def status(visitor: Browser, path: str) -> int:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.one_server("it looks at the schema as migrations leave 
 ON_THE_COORDINATOR = {
     *("audit_checkpoint", "audit_checkpoint_order", "audit_checkpoint_wallet", "audit_head", "audit_log"),
     *("brand", "credential_use", "data_key", "dealer_draft", "first_run", "invitation", "price_list_exception"),
-    *("bulk_line", "bulk_order", "buyer_mail", "order_note"),
+    *("bulk_line", "bulk_order", "order_note"),
     *("console_form", "console_kept_form", "console_session", "console_try", "console_unsent_form", "console_user"),
     "console_view",
     *("dev_mail", "mail_confirmation", "password_reset", "search_page", "search_progress"),

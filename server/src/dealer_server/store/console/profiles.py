@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from dealer_server.db.by_tenant import of_given_tenant
 from dealer_server.db.connection import Connection
 from dealer_server.rules.lifecycle.daily_usage import Counts
 from dealer_server.rules.lifecycle.use import NEARLY_PERCENT, USES, Use
@@ -119,7 +120,7 @@ async def list_by_end(
     beyond = "<" if latest_first else ">"
     found = _BY_END.format(order=order, beyond=beyond, state=_any(filters.states), within=within)
     rows = await connection.fetch(
-        _OF_ROWS.format(found=found, order=order),
+        of_given_tenant(_OF_ROWS.format(found=found, order=order), 1),
         filters.tenant_id,
         filters.first,
         filters.end,
@@ -211,15 +212,19 @@ WITH found AS MATERIALIZED ({{found}})
 SELECT f.tenant_id, f.profile_id, f.order_id, f.name AS dealer, i.package_code, {maker("i", "f")} AS supplier,
     f.iccid, f.lifecycle_status, f.plan_use_status, f.plan_use_end_at, f.smdp_status, f.failed, f.refunded, f.held,
     f.suspended, f.data_total_bytes, f.data_usage_bytes, f.unmailed
-FROM found f JOIN order_item i USING (tenant_id, order_id, line) ORDER BY {{order}}
+FROM found f JOIN order_item i ON i.tenant_id = f.tenant_id AND i.order_id = f.order_id AND i.line = f.line
+ORDER BY {{order}}
 """
-_UNMAILED_ORDERS = f"""
+_UNMAILED_ORDERS = of_given_tenant(
+    f"""
     SELECT DISTINCT order_id FROM (
         SELECT {_COLUMNS} FROM order_item i JOIN profile p USING (tenant_id, order_id, line)
-        WHERE i.tenant_id = $1 AND i.order_id = ANY($2::bigint[]) AND p.recharges IS NULL
+        WHERE i.tenant_id = $1 AND p.tenant_id = $1 AND i.order_id = ANY($2::bigint[]) AND p.recharges IS NULL
             AND profile_id >= i.first_profile_id AND profile_id < i.first_profile_id + i.quantity
     ) p WHERE unmailed
-"""
+    """,
+    1,
+)
 
 
 async def _fetch(

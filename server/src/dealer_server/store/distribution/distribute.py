@@ -176,6 +176,8 @@ async def _use_sequence(connection: Connection, table: str, column: str) -> None
 
 
 async def _distribute_table(connection: Connection, table: str, shards: int) -> None:
+    """One that an earlier release left on the coordinator has its trigger, which a distributed table cannot have."""
+    await connection.execute(f"DROP TRIGGER IF EXISTS commit_in_two_phases ON {table}")
     if table == BY_TENANT[0]:
         await connection.fetch(
             "SELECT create_distributed_table($1::text::regclass, 'tenant_id', shard_count => $2,"

@@ -7,6 +7,7 @@ BY_TENANT = (
     *("orders", "order_item", "profile", "profile_life"),
     *("purchase", "supplier_call", "suspension", "sms", "void_request", "refund", "refund_line"),
     *("webhook_endpoint", "webhook_delivery", "webhook_attempt"),
+    "buyer_mail",
 )
 
 # A copy on every node: what statements about one dealer look up. Changed seldom, and by people; while a node is away it
@@ -25,4 +26,4 @@ UNIQUE_OVER_ALL = {
 }
 
 # Identities become sequences of the coordinator: ids of all dealers are in one order.
-IDENTITIES = {"webhook_delivery": "delivery_id", "suspension": "suspension_id"}
+IDENTITIES = {"webhook_delivery": "delivery_id", "suspension": "suspension_id", "buyer_mail": "mail_id"}

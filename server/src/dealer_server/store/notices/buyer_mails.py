@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values, columns_of
 from dealer_server.db.session import Session
 from dealer_server.rules.brand.brand import Brand
 from dealer_server.rules.install.languages import Language
+from dealer_server.store.distribution.due import fetch_due
 from dealer_server.store.tenants import brand
 
 _LOCK = 5_382_031  # one mail of a dealer is counted at a time
@@ -136,20 +138,22 @@ async def _newest(connection: Connection, key: str, tenant_id: int, ids: Sequenc
     return {row[key]: BuyerMail(**{name: row[name] for name in BuyerMail._fields}) for row in rows}
 
 
+_DUE = f"SELECT tenant_id FROM buyer_mail WHERE {OF_ALL} due_at <= $1 ORDER BY due_at LIMIT $2"
+_CLAIM = f"""
+WITH due AS (
+    SELECT tenant_id, mail_id FROM buyer_mail WHERE {OF_ALL} due_at <= $1 ORDER BY due_at, mail_id LIMIT $2
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE buyer_mail m SET state = 'IN_FLIGHT', claim = $3, due_at = $4, attempt_count = attempt_count + 1
+FROM due WHERE m.tenant_id = due.tenant_id AND m.mail_id = due.mail_id
+RETURNING {", ".join(f"m.{name}" for name in Claimed._fields)}
+"""
+
+
 async def claim(session: Session, claim_id: int, limit: int, now: datetime, until: datetime) -> list[Claimed]:
     """Takes due mails until the lease ends, those of expired leases among them, and counts the attempts."""
-    rows = await session.fetch(
-        "WITH due AS (SELECT tenant_id, mail_id FROM buyer_mail WHERE due_at <= $1 ORDER BY due_at, mail_id LIMIT $2"
-        "  FOR UPDATE SKIP LOCKED)"
-        " UPDATE buyer_mail m SET state = 'IN_FLIGHT', claim = $3, due_at = $4, attempt_count = attempt_count + 1"
-        " FROM due WHERE m.tenant_id = due.tenant_id AND m.mail_id = due.mail_id"
-        f" RETURNING {', '.join(f'm.{name}' for name in Claimed._fields)}",
-        now,
-        limit,
-        claim_id,
-        until,
-    )
-    return [Claimed(**row) for row in rows]
+    args = now, limit, claim_id, until
+    return as_values(Claimed, await fetch_due(session, _CLAIM, args, _DUE, (now, limit), limit))
 
 
 async def sender(session: Session, tenant_id: int) -> tuple[Brand, bool]:
