@@ -68,6 +68,7 @@ async def barriers(page: Page, *rules: str) -> list[str]:
         "preload": False,
         "iframes": False,
         "resultTypes": ["violations"],
+        "rules": {"target-size": {"enabled": True}},  # which axe-core leaves out unless it is asked for
         **({"runOnly": list(rules)} if rules else {}),
     }
     found = await page.evaluate(_AXE_AT_REST, asked)
