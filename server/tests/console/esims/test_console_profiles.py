@@ -492,15 +492,16 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
     for profile in made[:3]:
         await dealer.post("/test/profile/advance", {"iccid": profile["iccid"], "step": "START"})
     await advance(stranger, foreign, "START")
-    ids = [int(profile["profileId"]) for profile in made]
+    ids, now = [int(profile["profileId"]) for profile in made], datetime.now(UTC)
     async with service.database.connection() as connection:
         for profile_id, days in zip(ids[:3], (3, 1, 2), strict=True):
             await connection.execute(
-                "UPDATE profile SET plan_use_start_at = now() - interval '4 days',"
-                " plan_use_end_at = now() + make_interval(days => $3) WHERE tenant_id = $1 AND profile_id = $2",
+                "UPDATE profile SET plan_use_start_at = $3, plan_use_end_at = $4"
+                " WHERE tenant_id = $1 AND profile_id = $2",
                 int(dealer.tenant_id),
                 profile_id,
-                days,
+                now - timedelta(days=4),
+                now + timedelta(days=days),
             )
         own = ProfileFilter(int(dealer.tenant_id))
         first = await profiles.list_by_end(connection, own, None, 2)
@@ -525,7 +526,7 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
         file = (await clerk.get("/console/profiles.csv?ends=soon")).text
         assert str(ids[1]) in file and str(ids[2]) not in file and len(file.split()) == 2
         async with service.database.connection() as connection:
-            short = "UPDATE profile SET plan_use_start_at = plan_use_end_at - interval '1 day' WHERE tenant_id = $1"
-            await connection.execute(short, int(dealer.tenant_id))
+            short = "UPDATE profile SET plan_use_start_at = $2 WHERE tenant_id = $1"
+            await connection.execute(short, int(dealer.tenant_id), now)
         assert "plan ends" not in await see(clerk, "/console"), "of short plans nothing is told"
         assert "No eSIM matches" in await see(clerk, "/console/profiles?ends=soon")

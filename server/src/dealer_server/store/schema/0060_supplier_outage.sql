@@ -10,7 +10,8 @@ CREATE TABLE supplier_outage (
     orders integer NOT NULL DEFAULT 0,
     PRIMARY KEY (code, began_at)
 );
-CREATE UNIQUE INDEX supplier_outage_now ON supplier_outage (code) WHERE ended_at IS NULL;
+-- By itself, as that of webhook_hour in migration 59.
+DO $$ BEGIN EXECUTE 'CREATE UNIQUE INDEX supplier_outage_now ON supplier_outage (code) WHERE ended_at IS NULL'; END $$;
 
 -- The page Emails lists the newest, and those that failed.
 CREATE INDEX notice_delivery_newest ON notice_delivery (delivery_id) WHERE user_id IS NOT NULL;
