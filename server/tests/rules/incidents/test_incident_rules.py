@@ -53,7 +53,7 @@ REFUSED = of_supplier(paused=True, paused_reason="CONFIG: certificate expired")
             of_supplier(),
             waiting(12, failing=9, reason="INSUFFICIENT_FUNDS: top up"),
             "12 items have waited at supplier rt:redtea since 06:46: the last attempt for 9 of 12 eSIMs failed"
-            " (INSUFFICIENT_FUNDS: top up)",
+            " (our balance at the supplier is too low)",
         ),
         (DOWN, NOTHING, "Supplier rt:redtea has been down since 06:46: nothing waits for it"),
         (DOWN, TWELVE, "Supplier rt:redtea has been down since 06:46: 12 items wait, the oldest for 25 min"),
