@@ -31,6 +31,7 @@ from support.notices.told import FROM, with_mail
 from support.patience import found as waited_for
 
 BUYER = "ann@example.com"
+HOUR = timedelta(hours=1)
 BRAND = {"name": "Brücke Reisen", "colour": "#0a7d55", "support_email": "help@bruecke.example",
          "sales_url": "https://bruecke.example"}  # fmt: skip
 
@@ -171,14 +172,11 @@ async def test_what_is_bought_by_hand_is_mailed_once_it_is_ready(
         await buy(one, address, fields | {"once": await _nonce(one, order)})
         assert await kept(service) == [(BUYER, "READY", None)] * 2, "once, however often it is sent"
         assert f"To be mailed to {BUYER} as soon as it is ready" in await see(one, order)
-        now, later = clock.now(), timedelta(hours=1)
-        async with worker(service, mails, lambda: now) as sending:
-            assert await sending.run_once() == 2
-            assert await sending.run_once() == 0, "it is looked at again later"
+        await looked_at(service, mails)
         assert await kept(service) == [(BUYER, "READY", None)] * 2 and mails.mails == []
         async with running_service(service.settings.database_url):  # whose worker delivers
             await dealer.delivered(order.rpartition("/")[2])
-        async with worker(service, mails, lambda: now + later) as sending:
+        async with worker(service, mails, lambda: clock.now() + 2 * HOUR) as sending:
             assert await sending.run_once() == 2
             assert await sending.run_once() == 0
         assert await kept(service) == [(BUYER, "DELIVERED", None)] * 2
@@ -189,12 +187,21 @@ async def test_what_is_bought_by_hand_is_mailed_once_it_is_ready(
 async def test_what_failed_is_not_mailed(service: Service, dealer: ApiClient, mails: SmtpServer):
     async with ordering(service, dealer, "TEST-FAIL") as (one, address, fields):
         order = await buy(one, address, fields)
+        await looked_at(service, mails)
         async with running_service(service.settings.database_url):  # whose worker fails
             await waited_for(lambda: refunded(dealer, order.rpartition("/")[2]))
-        async with worker(service, mails, lambda: clock.now() + timedelta(hours=1)) as sending:
+        async with worker(service, mails, lambda: clock.now() + 2 * HOUR) as sending:
             await sending.run_once()
         assert mails.mails == [] and await kept(service) == [(BUYER, "SKIPPED", None)] * 2
         assert f"Not mailed to {BUYER}" in await see(one, order)
+
+
+async def looked_at(service: Service, mails: SmtpServer) -> None:
+    """Two mails wait for their eSIMs. It is an hour later, so that no other worker takes them meanwhile."""
+    at = clock.now() + HOUR
+    async with worker(service, mails, lambda: at) as sending:
+        assert await sending.run_once() == 2
+        assert await sending.run_once() == 0, "they are looked at again later"
 
 
 async def refunded(dealer: ApiClient, order_no: str) -> bool | None:
