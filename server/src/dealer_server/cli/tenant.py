@@ -46,15 +46,9 @@ async def create_tenant(
     from dealer_server.operations.tenants.set_terms import Terms
 
     terms = Terms(
-        name=name,
-        balance=balance,
-        credit_limit=credit_limit,
-        low_balance=low_balance,
-        qps=qps,
-        ip_allow=ip_allow,
-        markup=markup,
-        prices=prices(price),
-    )
+        name=name, balance=balance, credit_limit=credit_limit, low_balance=low_balance,
+        qps=qps, ip_allow=ip_allow, markup=markup, prices=prices(price),
+    )  # fmt: skip
     opened = context.settings
     await context.data_keys()  # sealing keys of another database must not seal this dealer's secret
     created = await create_tenant(
