@@ -328,18 +328,22 @@ async def set_callback(page: Page, dealer_page: str, url: str) -> None:
     await expect(main(page)).to_contain_text("The callback URL is set")
 
 
+def delivery_row(page: Page, order_no: str, event: str) -> Locator:
+    return row(page, order_no).filter(has=page.get_by_title(event))
+
+
 async def see_failures(page: Page, order_no: str) -> None:
     """Both events of the order, given up."""
     await menu(page, "Webhooks")
     await page.get_by_role("navigation", name="Views").get_by_role("link", name=re.compile("^Undelivered")).click()
     for event in ("ORDER_PAID", "DELIVERY_UPDATED"):
-        await in_time(page, row(page, order_no, event))
-        await expect(row(page, order_no, event)).to_contain_text("HTTP 500")
+        await in_time(page, delivery_row(page, order_no, event))
+        await expect(delivery_row(page, order_no, event)).to_contain_text("HTTP 500")
 
 
 async def push_again(page: Page, receiver: Receiver, order_no: str, event: str, app_secret: str) -> None:
     """Once the receiver has recovered; the page renews itself until it is delivered."""
-    await row(page, order_no, event).get_by_role("link").first.click()
+    await delivery_row(page, order_no, event).get_by_role("link").first.click()
     await expect(page.locator("#delivery")).to_contain_text(EVIL)
     before = len(receiver.requests)
     receiver.answers = [answer(200, body=EVIL.encode())]

@@ -77,7 +77,7 @@ def test_an_item_says_what_its_order_and_its_esims_say(item: Item, text: str) ->
 
 ESIMS = {
     Esim(lifecycle_status="PENDING"): ("Waiting", "busy"),
-    Esim(): ("Not installed", "done"),
+    Esim(): ("Not installed", "idle"),
     Esim(smdp_status="INSTALLATION"): ("Installed", "busy"),
     Esim(plan_use_status="STARTED", data_usage_bytes=79): ("In use", "good"),
     Esim(plan_use_status="STARTED", data_usage_bytes=80): ("Nearly used", "warning"),

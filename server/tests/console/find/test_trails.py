@@ -16,7 +16,7 @@ async def test_pages_below_a_list_lead_back_to_it(service: Service, dealer: ApiC
         f"/console/profiles/{profile}": ["/console/profiles"],
         "/console/catalogue/TEST-OK": ["/console/catalogue"],
         "/console/bulk": [],
-        "/console/wallet/topups": ["/console/wallet"],
+        "/console/wallet/topups": [],
         f"/console/credentials/{dealer.app_key}/secret": ["/console/credentials"],
         "/console/account/totp": ["/console/account"],
         "/console/orders": [],
