@@ -202,7 +202,7 @@ async def test_of_a_proxy_that_says_nothing_the_public_address_does(database_url
         ("http", "", ["https"], False),
     ],
 )
-def test_a_connection_is_encrypted_here_or_by_a_trusted_word(
+async def test_a_connection_is_encrypted_here_or_by_a_trusted_word(
     scheme: str, peer: str, said: list[str], encrypted: bool
 ) -> None:
     assert access.came_by_tls(scheme, peer, said, access.networks(["10.0.0.0/8"])) == encrypted
@@ -244,7 +244,7 @@ async def test_wrong_passwords_from_elsewhere_lock_nobody_out(
     assert (await visitor.sign_in(admin.name, admin.password)).status_code == 303
 
 
-def test_many_tries_of_a_name_make_it_slower_up_to_a_bound() -> None:
+async def test_many_tries_of_a_name_make_it_slower_up_to_a_bound() -> None:
     assert [attempts.delay_seconds(tries) for tries in (0, 10, 11, 20, 21, 31, 51, 10**9)] == [
         0,
         0,
@@ -655,7 +655,7 @@ async def test_where_codes_are_required_their_page_alone_opens_until_they_are_se
         assert (await operator.get("/console/orders")).status_code == 200
 
 
-def test_codes_are_those_of_rfc_6238() -> None:
+async def test_codes_are_those_of_rfc_6238() -> None:
     secret = b"12345678901234567890"
     for seconds, code in ((59, "287082"), (1111111109, "081804"), (2000000000, "279037"), (20000000000, "353130")):
         assert totp.code(secret, seconds // 30) == code
