@@ -41,7 +41,7 @@ async def test_days_the_wrong_way_round_are_said_in_the_form(
     async with signed_in(service, "admin", dealer.tenant_id) as owner:
         for one, paths in (
             (admin, (*lists, "/console/audit", f"/console/dealers/{dealer.tenant_id}/api-log", statement)),
-            (owner, (*lists, "/console/api-log", "/console/wallet")),
+            (owner, (*lists, "/console/api-log", "/console/wallet", "/console/wallet/topups")),
         ):
             for path in paths:
                 page = (await one.get(f"{path}{TURNED}")).text
