@@ -21,7 +21,6 @@ from dealer_server.rules.incidents.supplier import NOTHING, Supplier
 from dealer_server.rules.period import DAY, period
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
-from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console import user as console_user
 from dealer_server.store.console.dealers import Dealer
 from dealer_server.store.console.incidents import buying, findings, receivers, waiting
@@ -38,14 +37,14 @@ CALLS = 50
 """Latest calls of a supplier that are looked at."""
 
 
-async def incidents(connection: Connection, context: RequestContext) -> list[IncidentRow]:
+async def incidents(
+    connection: Connection, context: RequestContext, suppliers: Sequence[SupplierRow], counts: Counts
+) -> list[IncidentRow]:
     """Of the whole platform, the worst first."""
     settings = context.parts.settings
     lines = await waiting.by_supplier(connection)
-    suppliers = await console_suppliers.list_suppliers(connection)
     failing = await receivers.failing(connection, RECEIVERS)
     user = await console_user.one(connection, context.user.user_id)
-    counts = await call_counts(connection, suppliers, context.now)
     causes = await causes_of(connection, suppliers, counts, context.now)
     found = rules.Findings(
         worker_seen_at=await findings.worker_seen_at(connection),

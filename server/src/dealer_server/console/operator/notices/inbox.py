@@ -18,6 +18,7 @@ from dealer_server.rules.incidents.incident import DECIDED, Level
 from dealer_server.rules.notices.notice import OPERATORS, types_of
 from dealer_server.rules.notices.subjects import GROUPS, Subject, covers, group, subject
 from dealer_server.rules.notices.texts import Text, text_of
+from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.notices import marks, states
 from dealer_server.store.notices.marks import Mark
 from dealer_server.store.notices.states import Told
@@ -116,7 +117,9 @@ async def _open(connection: Connection, context: RequestContext, types: Sequence
     """The worst first; then what was told of and is no incident."""
     told = _by_subject(await states.open_ones(connection, types, OPEN))
     lines = list[Line]()
-    for row in await findings.incidents(connection, context):
+    suppliers = await console_suppliers.list_suppliers(connection)
+    counts = await findings.call_counts(connection, suppliers, context.now)
+    for row in await findings.incidents(connection, context, suppliers, counts):
         of = Subject(row.incident.kind, row.incident.subject)
         mine = [one for other in [*told] if covers(of, other) for one in told.pop(other)]
         lines.append(Line(of, row, sorted(mine, key=_newest_first), _unread(mine, mark)))

@@ -35,7 +35,9 @@ async def overview(context: RequestContext) -> Html:
     of, fault = chosen_period(context)
     hours = await counted(context.parts.database, of, context.now)
     async with context.parts.database.connection() as connection:
-        incidents = await findings.incidents(connection, context)
+        suppliers = await console_suppliers.list_suppliers(connection)
+        counts = await findings.call_counts(connection, suppliers, context.now)
+        incidents = await findings.incidents(connection, context, suppliers, counts)
         latest = await console_orders.list_orders(connection, OrderFilter(), None, LATEST)
         unsettled, refunded = await _unsettled(connection, of)
         in_review = await find_orders.in_review(connection, [*latest.rows, *unsettled])
@@ -43,8 +45,6 @@ async def overview(context: RequestContext) -> Html:
         sold = await sales.sold(connection, of, day_of(context.now))
         top = await sales.top(connection, of)
         open_purchases = await console_suppliers.open_purchases(connection)
-        suppliers = await console_suppliers.list_suppliers(connection)
-        counts = await findings.call_counts(connection, suppliers, context.now)
         health = words_of(suppliers, counts)
     by_hours, compared = figures.by_hours(of), hours.previous is not None and not hours.missing
     compared = compared or (not by_hours and any(one.sold for one in sold.before))
