@@ -22,7 +22,17 @@ AXE = (Path(__file__).parent / "vendor/axe/axe.min.js").read_text()
 _AXE_AT_REST = """async (asked) => {
   const moving = document.getAnimations().filter((one) => one.effect.getComputedTiming().endTime < Infinity);
   await Promise.allSettled(moving.map((one) => one.finished));  // a colour between two themes has no contrast
-  return (await axe.run(asked)).violations;
+  const {violations} = await axe.run(asked);
+  const sizes = violations.find((one) => one.id === "target-size");
+  if (!sizes) return violations;
+  const small = [];
+  for (const node of sizes.nodes) {  // a bar that stays in sight may lie on a target as the page happens to be scrolled
+    const target = document.querySelector(node.target[0]);
+    target.scrollIntoView({block: "center", behavior: "instant"});
+    const again = (await axe.run(target, {...asked, runOnly: ["target-size"]})).violations;
+    if (again.length) small.push(node);
+  }
+  return violations.map((one) => (one === sizes ? {...one, nodes: small} : one));
 }"""
 expect.set_options(timeout=1_000 * PATIENCE)
 needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="no chromium here")
