@@ -346,8 +346,10 @@ async def test_baseline_is_the_delivered_update_of_the_highest_version(webhooks:
             " CASE WHEN $4 = 'DELIVERED' THEN now() END)",
             dealer.tenant_id, order_id, version, state, b"%d" % version
         )  # fmt: skip
-    key = (dealer.tenant_id, order_id)
-    assert (await claim.baselines(session, [key]))[key].body == b"5"
+    await webhooks.change(dealer, order_id)
+    async with session.transaction():
+        [due] = await claimed_by(webhooks, session, dealer)
+    assert (due.body, due.baseline_body, due.in_doubt) == (None, b"5", False)
 
 
 @pytest.mark.parametrize("seed", range(4))

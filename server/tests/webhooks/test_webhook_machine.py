@@ -30,7 +30,6 @@ from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.refusal import StatusForbids
 from dealer_server.rules.webhooks.change_hints import change_hints, comparable
-from dealer_server.store.webhooks import claim
 from dealer_server.store.webhooks import resend as webhook_resend
 from dealer_server.webhooks.loop import Deliverer
 from esim_dealer.wire.calls import ResendDelivery, SetWebhook
@@ -337,15 +336,14 @@ class Scenario:
         for listener in self.listeners:
             assert listener.faults == []
         rows, baselines = await self._observe()
+        for order_id, version in self.baselines.items():
+            assert baselines[order_id] >= version, "a baseline moved back"
+        self.baselines = baselines
         for row in rows:
             assert row["attempt_count"] <= len(SCHEDULE) + self.resent[row["delivery_id"]]
             if row["body"] is not None:
                 now = (row["body"], row["hints"])
                 assert self.frozen.setdefault(row["delivery_id"], now) == now, "a frozen delivery changed"
-            if row["event_type"] == "DELIVERY_UPDATED" and row["delivered_at"] is not None:
-                version = self.baselines.get(row["order_id"], 0)
-                self.baselines[row["order_id"]] = max(version, row["order_version"])
-        assert baselines == self.baselines
 
     async def recover(self) -> None:
         """Both receivers accept, and time passes until there is nothing more to send."""
@@ -468,15 +466,15 @@ class Scenario:
 
     async def _observe(self) -> tuple[Sequence[Mapping[str, Any]], dict[int, int]]:
         """All deliveries, and per order the version of its baseline, in one snapshot of the database."""
-        keys = [(listener.dealer.tenant_id, order_id) for listener, order_id in self.orders]
-        await self.session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         rows = await self.session.fetch(
-            "SELECT * FROM webhook_delivery WHERE tenant_id = ANY($1::bigint[])", [key[0] for key in keys]
+            "SELECT * FROM webhook_delivery WHERE tenant_id = ANY($1::bigint[])",
+            [listener.dealer.tenant_id for listener in self.listeners],
         )
-        found = await claim.baselines(self.session, keys)
-        await self.session.execute("COMMIT")
-        versions = {row["delivery_id"]: row["order_version"] for row in rows}
-        return rows, {key[1]: versions[last.delivery_id] for key, last in found.items() if last.delivery_id}
+        baselines: dict[int, int] = {}
+        for row in rows:
+            if row["event_type"] == "DELIVERY_UPDATED" and row["delivered_at"] is not None:
+                baselines[row["order_id"]] = max(baselines.get(row["order_id"], 0), row["order_version"])
+        return rows, baselines
 
     async def _unfinished(self) -> list[Mapping[str, Any]]:
         rows = [row for listener in self.listeners for row in await self.webhooks.deliveries(listener.dealer)]

@@ -17,8 +17,8 @@ from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.rules.webhooks.change_hints import change_hints
 from dealer_server.store.orders import order as orders
-from dealer_server.store.webhooks import bodies, claim
-from dealer_server.store.webhooks.claim import Baseline, Claimed, Frozen
+from dealer_server.store.webhooks import bodies
+from dealer_server.store.webhooks.claim import Claimed, Frozen
 from dealer_server.store.webhooks.order_queue import Key
 from esim_dealer.wire.envelope import encoder
 from esim_dealer.wire.snapshot import Snapshot
@@ -59,15 +59,11 @@ class Preparer:
         """The content of each delivery; those that cannot be prepared are logged and left out."""
         fresh = [delivery for delivery in deliveries if delivery.body is None]
         loaded = await self._load(session, {(delivery.tenant_id, delivery.order_id) for delivery in fresh})
-        updated = [
-            (delivery.tenant_id, delivery.order_id) for delivery in fresh if delivery.event_type == "DELIVERY_UPDATED"
-        ]
-        baselines = await claim.baselines(session, updated) if updated else {}
         contents = []
         for delivery in deliveries:
             key = (delivery.tenant_id, delivery.order_id)
             try:
-                contents.append(self._content(delivery, loaded.get(key), baselines.get(key)))
+                contents.append(self._content(delivery, loaded.get(key)))
             except Exception:
                 log.exception("webhook_not_prepared", tenant_id=delivery.tenant_id, delivery_id=delivery.delivery_id)
         return contents
@@ -87,7 +83,7 @@ class Preparer:
                     log.exception("webhook_order_unreadable", tenant_id=key[0], order_id=key[1])
             return readable
 
-    def _content(self, delivery: Claimed, order: Order | None, baseline: Baseline | None) -> Content:
+    def _content(self, delivery: Claimed, order: Order | None) -> Content:
         tenant_id, delivery_id = delivery.tenant_id, delivery.delivery_id
         if delivery.body is not None:
             body = bodies.unseal(self._data_keys, delivery.body, tenant_id, delivery_id)
@@ -97,10 +93,9 @@ class Preparer:
             event, version = snapshot.order_paid(order), delivery.order_version
         else:
             assert delivery.event_type == "DELIVERY_UPDATED", "a REFUND_COMPLETED is frozen when the refund is credited"
-            before = self._open_baseline(tenant_id, baseline) if baseline else None
             event, version = snapshot.delivery_updated(order, self._links), order.version
-            hints = change_hints(before, event)
-            if not hints and delivery.trigger == "AUTO" and not (baseline and baseline.in_doubt):
+            hints = change_hints(self._open_baseline(delivery), event)
+            if not hints and delivery.trigger == "AUTO" and not delivery.in_doubt:
                 return Content(delivery, None, Frozen(tenant_id, delivery_id, version, "", None))
             event = msgspec.structs.replace(event, change_hints=hints or ("ORDER_SNAPSHOT_SYNC",))
         body = encoder.encode(event)
@@ -108,8 +103,9 @@ class Preparer:
         hints = ",".join(event.change_hints or ())
         return Content(delivery, body, Frozen(tenant_id, delivery_id, version, hints, sealed))
 
-    def _open_baseline(self, tenant_id: int, baseline: Baseline) -> Snapshot | None:
-        if baseline.delivery_id is None or baseline.body is None:
+    def _open_baseline(self, delivery: Claimed) -> Snapshot | None:
+        baseline_id, body = delivery.baseline_id, delivery.baseline_body
+        if baseline_id is None or body is None:
             return None
-        sent = _snapshots.decode(bodies.unseal(self._data_keys, baseline.body, tenant_id, baseline.delivery_id))
+        sent = _snapshots.decode(bodies.unseal(self._data_keys, body, delivery.tenant_id, baseline_id))
         return Snapshot(**msgspec.structs.asdict(sent))  # structs of two types are never equal

@@ -35,7 +35,9 @@ class TenantQuota(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """A due delivery, locked by the transaction that claims it."""
+    """A due delivery, locked by the transaction that claims it. Of a DELIVERY_UPDATED that is not frozen also its
+    baseline, the order's last update that was delivered, by version; and whether a later one is in doubt: it was
+    attempted and not acknowledged, so that the dealer may have received it all the same."""
 
     tenant_id: int
     delivery_id: int
@@ -51,6 +53,9 @@ class Claimed(NamedTuple):
     deliverable_since: datetime  # when the order changed; for an update that was held back, when it may go
     profiles: int
     standard_headers: bool = False  # whether it carries those of standard-webhooks too
+    baseline_id: int | None = None
+    baseline_body: bytes | None = None  # sealed
+    in_doubt: bool = False
 
 
 class Frozen(NamedTuple):
@@ -61,14 +66,6 @@ class Frozen(NamedTuple):
     order_version: int
     hints: str | None  # joined by commas
     body: bytes | None  # sealed; None if there is nothing to send, or if it was frozen before
-
-
-class Baseline(NamedTuple):
-    """The last DELIVERY_UPDATED of an order that was delivered, by version; None where there is none."""
-
-    delivery_id: int | None
-    body: bytes | None  # sealed
-    in_doubt: bool  # a later update was attempted and not acknowledged: the dealer may have received it
 
 
 # The recursion jumps in the index from one tenant to the next, so its cost depends on the number of tenants and not of
@@ -153,6 +150,7 @@ async def _tenants_by_node(session: Session, after: int, limit: int, now: dateti
     return [WaitingTenant(tenant_id, *caps.get(tenant_id, (0, 0)), signers.get(tenant_id)) for tenant_id in visited]
 
 
+_FRESH_UPDATE = "due.event_type = 'DELIVERY_UPDATED' AND due.body IS NULL"
 # Of an order only the delivery that has been due longest qualifies, in every worker alike, and none while one is in
 # flight. The unique index webhook_one_in_flight_per_order enforces the latter.
 _CLAIM = f"""
@@ -161,7 +159,12 @@ SELECT due.tenant_id, due.delivery_id, due.order_id, due.event_type, due.trigger
     endpoint.consecutive_failures >= {BREAKER_FAILURES} AS breaker_open,
     due.delivered_at IS NOT NULL AS delivered_before, greatest(due.created_at, due.not_before) AS deliverable_since,
     (SELECT sum(quantity) FROM order_item item WHERE item.tenant_id = due.tenant_id AND item.order_id = due.order_id)
-        AS profiles
+        AS profiles,
+    baseline.delivery_id AS baseline_id, baseline.body AS baseline_body,
+    {_FRESH_UPDATE} AND EXISTS (SELECT FROM webhook_delivery d
+        WHERE d.tenant_id = due.tenant_id AND d.order_id = due.order_id AND d.event_type = 'DELIVERY_UPDATED'
+        AND d.order_version > coalesce(baseline.order_version, 0) AND d.attempt_count > 0 AND d.delivered_at IS NULL
+        OFFSET 0) AS in_doubt
 FROM unnest($1::bigint[], $2::int[]) AS share(tenant_id, size)
 JOIN webhook_endpoint endpoint ON endpoint.tenant_id = share.tenant_id AND {any_active("endpoint")}
 CROSS JOIN LATERAL (
@@ -173,7 +176,12 @@ CROSS JOIN LATERAL (
             AND (other.state = 'IN_FLIGHT' OR other.state IN ('READY', 'RETRY')
                 AND (other.due_at, other.delivery_id) < (d.due_at, d.delivery_id)) OFFSET 0)
     ORDER BY d.due_at, d.delivery_id LIMIT share.size FOR NO KEY UPDATE SKIP LOCKED
-) due
+) due LEFT JOIN LATERAL (
+    SELECT d.delivery_id, d.body, d.order_version FROM webhook_delivery d
+    WHERE {_FRESH_UPDATE} AND d.tenant_id = due.tenant_id AND d.order_id = due.order_id
+        AND d.event_type = 'DELIVERY_UPDATED' AND d.delivered_at IS NOT NULL
+    ORDER BY d.order_version DESC, d.delivery_id DESC LIMIT 1
+) baseline ON true
 """
 
 
@@ -183,31 +191,6 @@ async def due_deliveries(session: Session, shares: Sequence[TenantQuota], now: d
         _CLAIM, [share.tenant_id for share in shares], [share.quota for share in shares], now
     )
     return as_values(Claimed, deliveries)
-
-
-# An update attempted after the last success and not acknowledged may have been received all the same.
-_BASELINES = f"""
-SELECT key.tenant_id, key.order_id, last.delivery_id, last.body, EXISTS (
-    SELECT FROM webhook_delivery d WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id
-        AND d.event_type = 'DELIVERY_UPDATED' AND d.order_version > coalesce(last.order_version, 0)
-        AND d.attempt_count > 0 AND d.delivered_at IS NULL OFFSET 0) AS in_doubt
-FROM {batch("key", tenant_id="bigint", order_id="bigint")} LEFT JOIN LATERAL (
-    SELECT d.delivery_id, d.body, d.order_version FROM webhook_delivery d
-    WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id
-        AND d.event_type = 'DELIVERY_UPDATED' AND d.delivered_at IS NOT NULL
-    ORDER BY d.order_version DESC, d.delivery_id DESC LIMIT 1
-) last ON true
-"""
-
-
-async def baselines(session: Session, orders: Sequence[Key]) -> dict[Key, Baseline]:
-    found = await session.fetch(_BASELINES, [key[0] for key in orders], [key[1] for key in orders])
-    return {
-        (row["tenant_id"], row["order_id"]): Baseline(
-            delivery_id=row["delivery_id"], body=row["body"], in_doubt=row["in_doubt"]
-        )
-        for row in found
-    }
 
 
 _FREEZE = f"""
