@@ -1,15 +1,11 @@
 """The order of the tests, where their files lie, and what is said of those that fail."""
 
-import asyncio
 import gc
 import os
 import shutil
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvloop
 from hypothesis import HealthCheck, settings
 
 MEMORY = Path("/dev/shm")  # noqa: S108
@@ -49,34 +45,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return next((number for number, long in enumerate(LONG) if item.nodeid.startswith(long)), len(LONG))
 
     items.sort(key=rank)
-
-
-class Loop(uvloop.Loop):
-    """The event loop that the service runs on. A test whose time is over while it waits ends as one that computes:
-    what pytest-timeout raises from its signal then reaches no test, but the loop's exception handler."""
-
-    def run_until_complete(self, future: Any) -> Any:
-        running, over = asyncio.ensure_future(future, loop=self), []
-
-        def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-            if isinstance(context.get("exception"), pytest.fail.Exception):
-                over.append(context["exception"])
-                running.cancel()
-            else:
-                loop.default_exception_handler(context)
-
-        self.set_exception_handler(handle)
-        try:
-            return super().run_until_complete(running)
-        except asyncio.CancelledError:
-            if over:
-                raise over[0] from None
-            raise
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"uvloop": Loop}
 
 
 def pytest_collection_finish() -> None:
