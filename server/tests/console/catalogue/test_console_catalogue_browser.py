@@ -101,7 +101,7 @@ async def test_no_answer_to_a_form_has_a_barrier(
     await page.get_by_label("Markup").fill("-20")
     await page.get_by_role("button", name="Create price list").click()
     await page.get_by_role("link", name="All").first.click()
-    save, told = page.get_by_role("button", name="Save prices"), page.locator(".save-bar > [role=status]")
+    save, told = page.get_by_role("button", name="Save prices"), page.locator("#prices .save-bar > [role=status]")
     await expect(told).to_have_text("No changes yet")
     neutral = await save.evaluate(BACKGROUND)
     price = page.locator(".price-edit > .form-control").first

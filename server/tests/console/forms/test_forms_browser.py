@@ -48,9 +48,12 @@ async def test_the_preview_shows_the_brand_as_it_is_typed(
     await page.goto(f"{service.url}/console/brand")
     title = page.locator(".brand-preview [data-name]").first
     await expect(title).to_have_text("eSIM")
+    save = page.get_by_role("button", name="Save", exact=True)
     await expect(page.locator(".save-bar > [role=status]")).to_have_text("No changes yet")
+    await expect(save).to_be_disabled()
     await page.get_by_label("Name", exact=True).fill("Sunbird Travel")
     await expect(page.locator(".save-bar > [role=status]")).to_have_text("1 change")
+    await expect(save).to_be_enabled()
     await expect(title).to_have_text("Sunbird Travel")
     await page.get_by_label("Email").fill("help@sunbird.example")
     await expect(page.locator(".brand-preview [data-support]").nth(2)).to_have_text("help@sunbird.example")
@@ -65,7 +68,7 @@ async def test_the_preview_shows_the_brand_as_it_is_typed(
     await page.get_by_label("Logo").set_input_files({"name": "logo.png", "mimeType": "image/png", "buffer": PICTURE})
     await expect(page.locator(".brand-preview image").last).to_have_attribute("href", LOGO)
     drawn = await painted(page)
-    await page.get_by_role("button", name="Save", exact=True).click()
+    await save.click()
     await expect(page.locator(".flash")).to_contain_text("The brand is saved")
     assert await painted(page) == drawn, "the server draws the same"
     await expect(page.locator(".brand-preview image").last).to_have_attribute("href", LOGO)

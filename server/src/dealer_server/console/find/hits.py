@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from dealer_server import store
 from dealer_server.console.shared import params, words
 from dealer_server.console.shared.permissions import permissions
 from dealer_server.console.shared.request_context import RequestContext
@@ -13,7 +14,11 @@ from dealer_server.console.shared.words import State
 from dealer_server.db.connection import Connection
 from dealer_server.rules.catalogue import choosing
 from dealer_server.rules.catalogue.choosing import Choice
+from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.orders import identity
+from dealer_server.rules.price_lists import price_list
+from dealer_server.rules.price_lists.price_list import Cost
+from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import Period, day_of, month_of
 from dealer_server.rules.search import query
 from dealer_server.rules.search.query import Query
@@ -41,7 +46,8 @@ Kind = Literal["orders", "esims"]
 class Hit(NamedTuple):
     """A link. `why`: what matched, "" where the link shows it. `code`: its identifier, which is its name where it has
     no `title` and no `packages`. `dealer`: whose it is, for operators. `note`: of its texts what matched. `state`,
-    `amount` and its `currency`, and `at`, when it was made, where there are any."""
+    `amount` and its `currency`, and `at`, when it was made, where there are any. Of packages, for operators: how many
+    were `sold` in 30 days, and the `margin` of their price in hundredths of a percent, where a cost is known."""
 
     href: str
     why: str
@@ -55,6 +61,8 @@ class Hit(NamedTuple):
     amount: int | None = None
     currency: str = ""
     at: datetime | None = None
+    sold: int | None = None
+    margin: int | None = None
 
 
 class Columns(NamedTuple):
@@ -320,6 +328,10 @@ async def _packages(connection: Connection, context: RequestContext, asked: Quer
     best = await _best_sellers(connection, context)
     found = [code for code, _ in await lookup.packages(connection, asked.text, MOST + 1, best)]
     known = await packages.by_code(connection, found)
+    costs = await store.price_list.costs(connection, found)
+    wanted = Filter(recent.shown(day_of(context.now)))
+    rows = await report.among(connection, wanted, ("package",), found) if found else ()
+    sold = {row.keys["package"]: row.sums.sold for row in rows}
     count = await packages.count_packages(connection, PackageFilter(asked.text)) if len(found) > MOST else None
     told = [
         Hit(
@@ -330,10 +342,18 @@ async def _packages(connection: Connection, context: RequestContext, asked: Quer
             state=_plain(one.status),
             amount=one.price,
             currency=one.currency,
+            sold=sold.get(one.package_code, 0),
+            margin=_margin(one, costs.get(one.package_code)),
         )
         for one in (known[code] for code in found if code in known)
     ]
+    told.sort(key=lambda hit: -(hit.sold or 0))
     return Part(told, count, "/console/packages")
+
+
+def _margin(package: Package, cost: Cost | None) -> int | None:
+    known = price_list.current_cost(package, cost)
+    return None if known is None else price_list.margin(package.price, known)
 
 
 async def _offers(connection: Connection, context: RequestContext, asked: Query) -> Part:

@@ -56,6 +56,8 @@ DEALERS, DEALER = "/console/dealers", "/console/dealers/{tenant_id}"
 PRICES = 200
 COLUMNS = ("-turnover", "name", "-balance", "-orders")
 MOST_DEALERS = 100_000
+NO_LIST = "none"
+"""As a price list: of dealers without one."""
 TABS: tuple[tuple[str, Status], ...] = (("Active", "ACTIVE"), ("Suspended", "DISABLED"), ("Low balance", "LOW"))
 STATUSES: tuple[Status, ...] = get_args(Status)
 CELLS: Mapping[str, Callable[[ExportedDealer], str]] = {
@@ -82,16 +84,19 @@ COUNTED = 1_000
 
 @page(DEALERS, OPERATORS, "operator/dealers.html", MenuEntry("Dealers", "building-store", 15), listing=True)
 async def dealers(context: RequestContext) -> Html:
-    text = params.text(context.query, "q")
+    text, price_list_id = params.text(context.query, "q"), _price_list_id(context)
     status: Status | None = params.one_of(context.query, "status", STATUSES)
     start, order = params.number(context.query, "before") or 0, params.order(context, DEALERS, COLUMNS, COLUMNS[0])
     async with context.parts.database.connection() as connection:
         rows = await _listed(connection, context, start, PAGE_SIZE + 1)
-        counts = await console_dealers.counts(connection, text, await _short(connection, context))
-        everybody = await console_dealers.count_dealers(connection, text)
+        counts = await console_dealers.counts(
+            connection, text, await _short(connection, context), price_list_id=price_list_id
+        )
+        everybody = await console_dealers.count_dealers(connection, text, price_list_id)
         total = counts[status] if status is not None else everybody
         listed = await figures.of_rows(connection, rows[:PAGE_SIZE], context.now)
         waiting = await console_dealers.waiting(connection, [row.tenant_id for row in rows[:PAGE_SIZE]])
+        listed_on = await price_list.load(connection, [price_list_id]) if price_list_id else []
     drafts = await onboard.list_drafts(context.parts.database) if context.user.full_role in OPERATOR_ADMINS else []
     shown, following = min(len(rows), PAGE_SIZE), start + PAGE_SIZE if len(rows) > PAGE_SIZE else None
     presets = [(name, {"status": state}) for name, state in TABS]
@@ -102,7 +107,8 @@ async def dealers(context: RequestContext) -> Html:
         pager=params.pager(context, DEALERS, following, shown=shown, word="dealer", total=total),
         order=order,
         text=text or "",
-        filtered=bool(text or status),
+        price_list=listed_on[0].name if listed_on else context.query.get("list", "") * (price_list_id is not None),
+        filtered=bool(text or status or price_list_id is not None),
         tabs=await tabs.of(context, DEALERS, presets, told | {"All": everybody}),
         export=params.address(f"{DEALERS}.csv", params.filters(context)),
         drafts=drafts,
@@ -121,7 +127,13 @@ async def _listed(connection: Connection, context: RequestContext, start: int, l
         status=params.one_of(context.query, "status", STATUSES),
         turnover=await _turnover(connection, context.now),
         short=await _short(connection, context),
+        price_list_id=_price_list_id(context),
     )
+
+
+def _price_list_id(context: RequestContext) -> int | None:
+    """Whose dealers are asked for; 0: those without a price list."""
+    return 0 if context.query.get("list") == NO_LIST else params.number(context.query, "list")
 
 
 async def _short(connection: Connection, context: RequestContext) -> list[int]:
@@ -141,7 +153,7 @@ async def _turnover(connection: Connection, now: datetime) -> dict[int, int]:
 @download(f"{DEALERS}.csv", OPERATORS, listing=True)
 async def export_dealers(context: RequestContext) -> Download:
     """All dealers of the list, in its order; who takes the file is in the audit log."""
-    await params.record_export(context, "dealers.export", None, ("q", "status"))
+    await params.record_export(context, "dealers.export", None, ("q", "status", "list"))
 
     async def read(connection: Connection, seen: int | None, size: int) -> ListPage[ExportedDealer]:
         rows = await _listed(connection, context, seen or 0, size)

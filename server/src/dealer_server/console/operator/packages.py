@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import date
+from statistics import median
 from typing import Literal, NamedTuple
 
 from dealer_server.console.find import tabs
@@ -81,9 +82,13 @@ async def packages(context: RequestContext) -> Html:
         connected = await console_suppliers.list_suppliers(connection)
         counts = await findings.call_counts(connection, connected, context.now)
     following = rows[PAGE_SIZE - 1].package.package_code if len(rows) > PAGE_SIZE else None
-    total = _in_state(states, filters)
+    total, shares = _in_state(states, filters), [_margin(row) for row in rows[:PAGE_SIZE]]
     return Html(
-        packages=[(row, _margin(row), sales.get(row.package.package_code)) for row in rows[:PAGE_SIZE]],
+        packages=[
+            (row, share, sales.get(row.package.package_code))
+            for row, share in zip(rows[:PAGE_SIZE], shares, strict=True)
+        ],
+        far_below=_far_below(shares),
         filters=filters,
         asked=asked,
         total=total,
@@ -191,6 +196,12 @@ def _filters(query: Mapping[str, str], margins: Mapping[str, _Margin], since: da
 def _margin(row: PackageRow) -> int | None:
     """What is left of the dealer price, in hundredths of a percent of it."""
     return None if row.cost is None else price_list.margin(row.package.price, row.cost)
+
+
+def _far_below(shares: Sequence[int | None]) -> float:
+    """Half of the usual margin of a page: less than that is marked."""
+    known = [share for share in shares if share is not None]
+    return median(known) / 2 if known else 0
 
 
 @action(f"{PACKAGES}/status", OPERATOR_ADMINS)

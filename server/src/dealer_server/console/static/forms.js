@@ -59,8 +59,8 @@
   for (const name of ["input", "change"]) document.addEventListener(name, (event) => { if (event.target.closest("form:has(.drop)")) nameFiles(); });
   addEventListener("pageshow", nameFiles);
   nameFiles();
-  // The buttons of a long form stay in sight while something in it is not saved, and say how much. What came back from the
-  // server unsaved is not counted.
+  // The buttons of a form stay in sight while something in it is not saved, and say how much; until then there is nothing to save.
+  // What came back from the server unsaved is not counted.
   const isChanged = (field) => {
     if (field.type === "file") return field.files.length > 0;
     if (field.type === "radio") return field.checked && !field.defaultChecked;
@@ -71,11 +71,12 @@
   const countChanges = (form) => {
     const fields = [...form.elements].filter((field) => field.name && field.matches("input:not([type=hidden], [hidden]), select, textarea"));
     for (const field of fields) field.classList.toggle("changed", isChanged(field));
-    const count = fields.filter(isChanged).length, bar = form.querySelector(":scope > .save-bar"), unsaved = "unsaved" in bar.dataset;
+    const count = fields.filter(isChanged).length, bar = form.querySelector(".save-bar"), unsaved = "unsaved" in bar.dataset;
     form.classList.toggle("changed", unsaved || count > 0);
     bar.querySelector(".changes").textContent = unsaved ? "Not saved" : count ? `${count} ${count === 1 ? "change" : "changes"}` : bar.dataset.unchanged || "";
+    if (bar.dataset.unchanged) bar.querySelector(".btn-primary").disabled = !unsaved && !count;
   };
-  for (const form of all("form:has(> .save-bar)")) {
+  for (const form of all("form:has(.save-bar)")) {
     for (const name of ["input", "change"]) form.addEventListener(name, () => countChanges(form));
     form.addEventListener("reset", () => setTimeout(() => countChanges(form)));
     addEventListener("pageshow", () => countChanges(form));
@@ -87,7 +88,7 @@
   document.addEventListener("submit", () => { sent = true; });
   document.addEventListener("click", (event) => { if (event.target.closest("[data-cancels]")) sent = true; });
   addEventListener("pageshow", () => { sent = false; });
-  addEventListener("beforeunload", (event) => { if (!sent && document.querySelector("form.changed > .save-bar")) event.preventDefault(); });
+  addEventListener("beforeunload", (event) => { if (!sent && document.querySelector("form.changed .save-bar")) event.preventDefault(); });
 
   // A package is bought beside the catalogue: the card of its page that buys, in a dialog at the side.
   const NAMED = ["id", "for", "aria-describedby", "aria-controls"];

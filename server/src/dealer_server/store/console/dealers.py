@@ -90,6 +90,13 @@ _MATCHING = (
     "($1::text IS NULL OR position(lower($1) IN lower(t.name)) > 0 OR t.tenant_id::text = $1"
     " OR EXISTS (SELECT FROM credential c WHERE c.tenant_id = t.tenant_id AND starts_with(c.app_key, $1)))"
 )
+
+
+def _matching(price_list: str) -> str:
+    """`price_list`: the parameter that holds whose dealers are asked for; 0: those without a list, None: all."""
+    return f"{_MATCHING} AND ({price_list}::bigint IS NULL OR coalesce(t.price_list_id, 0) = {price_list})"
+
+
 ORDERS = {
     "name": "lower(t.name)",
     "turnover": "coalesce(s.turnover, 0)",
@@ -134,34 +141,42 @@ async def list_dealers(
     status: Status | None = None,
     turnover: Mapping[int, int] | None = None,
     short: Sequence[int] = (),
+    price_list_id: int | None = None,
 ) -> list[DealerRow]:
     """From row `start` on, in one of ORDERS; `text` is a part of the name, or of an AppKey its beginning. `turnover`:
-    of dealers by tenant. `short`: dealers whose balance lasts only for some days."""
+    of dealers by tenant. `short`: dealers whose balance lasts only for some days. `price_list_id`: those of a price
+    list; 0: without one."""
     sql = _DEALERS.format(
         low=_LOW.format(short="$6"),
         all=_ALL,
         order=ORDERS[order],
-        matching=_MATCHING,
+        matching=_matching("$7"),
         status=_STATUS[status].format(short="$6") if status else "true",
         rows=rows_of("wallet", "f", "tenant_id"),
         direction="DESC" if descending else "ASC",
     )
     known = turnover or {}
-    rows = await connection.fetch(sql, text, start, limit, list(known), list(known.values()), list(short))
+    rows = await connection.fetch(
+        sql, text, start, limit, list(known), list(known.values()), list(short), price_list_id
+    )
     return [DealerRow(**{name: row[name] for name in DealerRow._fields}) for row in rows]
 
 
-async def count_dealers(connection: Connection, text: str | None) -> int:
-    return await connection.fetchval(f"SELECT count(*) FROM tenant t WHERE {_MATCHING}", text) or 0
+async def count_dealers(connection: Connection, text: str | None, price_list_id: int | None = None) -> int:
+    sql = f"SELECT count(*) FROM tenant t WHERE {_matching('$2')}"
+    return await connection.fetchval(sql, text, price_list_id) or 0
 
 
-async def counts(connection: Connection, text: str | None, short: Sequence[int] = ()) -> dict[Status, int]:
-    """How many match, by what the list may be filtered by. `short`: as above."""
+async def counts(
+    connection: Connection, text: str | None, short: Sequence[int] = (), *, price_list_id: int | None = None
+) -> dict[Status, int]:
+    """How many match, by what the list may be filtered by. `short`, `price_list_id`: as above."""
     sums = ", ".join(
         f"count(*) FILTER (WHERE {condition.format(short='$2')}) AS {name.lower()}"
         for name, condition in _STATUS.items()
     )
-    row = await connection.fetchrow(f"SELECT {sums} FROM {_ALL} WHERE {_MATCHING}", text, list(short))
+    sql = f"SELECT {sums} FROM {_ALL} WHERE {_matching('$3')}"
+    row = await connection.fetchrow(sql, text, list(short), price_list_id)
     return {name: row[name.lower()] for name in _STATUS} if row else {}
 
 

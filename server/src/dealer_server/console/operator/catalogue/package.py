@@ -101,6 +101,7 @@ async def show_package(context: RequestContext) -> Html:
             health=health,
             ailing=_ailing(hops, suppliers, health),
             floor=own_floor if own_floor is not None else context.parts.settings.margin_floor_basis_points or 0,
+            cost=known,
             margin=None if known is None else price_list.margin(package.price, known),
             cost_text=cost_text,
             free=await who_pays.free_stock(connection, code) if package.supplier == "stock" else None,

@@ -1,6 +1,7 @@
 """Price lists: the terms of each, what packages cost on it with the margin beside, its dealers, and its file."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from dealer_server import store
@@ -145,11 +146,18 @@ async def show_list(context: RequestContext) -> Html:
         sales=sales.main if sales else None,
         text=wanted.text or "",
         only=only,
+        all_since=_all_since(terms, codes),
         tabs=await tabs.of(context, home, PRESETS, counted, every={"only": "all"}, first=first),
         order=order,
         pager=params.pager(context, home, following, shown=len(packages), word="package", total=counts[only]),
         cost_text=cost_text,
     )
+
+
+def _all_since(terms: PriceListTerms, codes: Sequence[str]) -> datetime | None:
+    """The minute since which all of these are exceptions; None where they differ."""
+    times = {one.updated_at.replace(second=0, microsecond=0) for code in codes if (one := terms.exceptions.get(code))}
+    return times.pop() if len(times) == 1 and all(code in terms.exceptions for code in codes) else None
 
 
 class Proposed(NamedTuple):
