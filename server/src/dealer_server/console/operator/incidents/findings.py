@@ -15,6 +15,7 @@ from dealer_server.rules.incidents import dealer as dealer_rules
 from dealer_server.rules.incidents import overview as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents import supplier as supplier_rules
+from dealer_server.rules.incidents.health import is_below_norm
 from dealer_server.rules.incidents.incident import Incident, worst_first
 from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier
@@ -129,9 +130,13 @@ async def call_counts(connection: Connection, suppliers: Sequence[SupplierRow], 
 async def causes_of(
     connection: Connection, suppliers: Sequence[SupplierRow], counts: Counts, now: datetime
 ) -> dict[str, str]:
-    """Why the latest call failed at each that is degraded."""
-    degraded = [row.code for row in suppliers if _supplier(row, counts, {}).is_degraded]
-    latest = {code: latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now) for code in degraded}
+    """Why the latest call failed at each that answers and of whose calls too many failed."""
+    failing = [
+        row.code
+        for row in suppliers
+        if row.up and (count := counts.get(row.code)) and is_below_norm(count.total - count.failed, count.total)
+    ]
+    latest = {code: latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now) for code in failing}
     return {code: cause(failure) for code, failure in latest.items() if failure}
 
 
