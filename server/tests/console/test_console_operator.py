@@ -368,7 +368,7 @@ async def test_a_topup_is_approved_once_and_counted_in_the_menu_until_then(
     asked = {"amount": "250.00", "transactionId": secrets.token_hex(6), "payReference": "bank 42"}
     number = (await dealer.post("/account/topup", asked)).data["topupNo"]
     page = await see(admin, "/console/topups")
-    assert number in page and "bank 42" in page and "250.00 USD 1,250.00 USD now 1,000.00" in page
+    assert number in page and "bank 42" in page and "250.00 USD the first top-up 1,250.00 USD now 1,000.00" in page
     assert f'href="/console/topups/{number}"' in (await admin.get("/console/topups")).text
     alone = await see(admin, f"/console/topups/{number}")
     assert "Waiting" in alone and "Balance now 1,000.00 USD After approval 1,250.00 USD" in alone
@@ -382,6 +382,8 @@ async def test_a_topup_is_approved_once_and_counted_in_the_menu_until_then(
     approved = await see(admin, f"/console/topups?status=APPROVED&dealer={dealer.tenant_id}")
     assert "1 top-up, 250.00 USD approved" in approved and f"{number} " in approved and "bank 42" in approved
     assert (await admin.get(f"/console/search?q={number}")).headers["location"] == f"/console/topups/{number}"
+    await dealer.post("/account/topup", asked | {"amount": "900", "transactionId": secrets.token_hex(6)})
+    assert "900.00 USD usually 250.00, last " in await see(admin, f"/console/topups?dealer={dealer.tenant_id}")
 
 
 async def test_a_rejected_topup_says_why(service: Service, dealer: ApiClient, admin: Browser):

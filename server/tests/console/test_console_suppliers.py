@@ -276,8 +276,12 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     assert all(one in waits for one in orders) and said in waits
     packages_from = page.index("Routed packages", page.index("Recent purchases"))
     calls = page[page.index("Recent purchases") : packages_from]
-    assert "Bought" in calls and f"Refused {said}" in calls and any(one in calls for one in orders)
-    assert re.search(r"of [0-9]+ calls, [0-9]+ refused", page)
+    assert (
+        "Bought" in calls
+        and "Failed Our balance at the supplier is too low INSUFFICIENT_FUNDS: 200007 " in calls
+        and any(one in calls for one in orders)
+    )
+    assert re.search(r"of [0-9]+ calls, [0-9]+ failed", page)
     packages = page[packages_from:]
     assert "TEST-OK" in packages and "JC016" in packages and "1.80 USD" in packages
     listed = await see(admin, "/console/suppliers")
@@ -286,6 +290,23 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
         r"rt:near RT reseller API Degraded [0-9.]+ % [0-9]+ of [0-9]+ failed .*? rt:far ",
         listed,
     )
+
+
+async def test_a_few_failures_are_told_where_the_supplier_stands_but_no_notice(market: PurchaseFixture, admin: Browser):
+    await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    await market.client.delivered((await market.client.order()).data["orderNo"])
+    market.near.fault("esim/order", "200011")
+    await market.client.order()
+    await market.becomes("SELECT count(*)::int FROM purchase WHERE reason LIKE 'OUT_OF_STOCK%'", 1)
+    page = await see(admin, NEAR)
+    told = (
+        r"1 of ([0-9]+) calls failed in 24 hours ?, too few for a notice. Last failure [^ ]+ ?: out of stock. Ask the"
+    )
+    assert (found := re.search(told, page)), page
+    assert f"Up, 1 of {found[1]} failed" in page and "Edit route View failed order" in page
+    listed = await see(admin, "/console/suppliers")
+    assert f"rt:near RT reseller API Up, 1 of {found[1]} failed out of stock" in listed and "degraded" not in listed
+    assert f"1 of 2 rt:far Up rt:near 1 of {found[1]} failed" in await see(admin, "/console")
 
 
 async def test_a_supplier_shows_its_first_packages_and_all_of_them_when_asked(market: PurchaseFixture, admin: Browser):

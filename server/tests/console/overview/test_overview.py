@@ -341,7 +341,7 @@ async def test_what_is_degraded_and_what_lasts_for_days_is_told(quiet: Service):
         assert re.search(r"Failed attempts 7 of 100\b", counted), "those that were counted, too"
         said = await incidents(admin)
         assert "The endpoint of Short & Co is degraded: 93.0 % of 100 attempts accepted in the last 24 hours" in said
-        assert "The balance of Short & Co lasts about 5 days: 100.00 USD at the pace of 7 days" in said
+        assert "The balance of Short & Co lasts about 5 days: 100.00 USD left, at the pace of the last 7 days" in said
         assert "Short & Co" in await see(admin, "/console/dealers?status=LOW")
         await run(quiet, "UPDATE wallet SET balance = balance * 2")
         assert "The balance of" not in await incidents(admin)

@@ -81,7 +81,7 @@ async def test_the_queue_says_how_much_waits_and_what_was_used(
     page = await see(admin, QUEUE)
     assert "refund, 1.80 USD in review" in page or "refunds," in page
     row = page.partition(number)[2]
-    assert row.index("Within policy 0 GB of 1 GB") < row.index("Approve") and "TEST-REVIEW" in row
+    assert row.index("Within policy Not installed , 0 of 1 GB") < row.index("Approve") and "TEST-REVIEW" in row
     async with service.database.connection() as connection:
         await connection.execute(
             "UPDATE profile SET data_usage_bytes = 2000000 WHERE tenant_id = $1 AND order_id = $2",

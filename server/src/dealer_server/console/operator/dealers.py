@@ -47,6 +47,7 @@ from dealer_server.store.console.pages import ListPage
 from dealer_server.store.reports import report
 from dealer_server.store.tenants import credential
 from dealer_server.store.wallets import ledger
+from dealer_server.store.wallets.ledger import Entry
 from dealer_server.store.webhooks import endpoints
 from dealer_server.store.webhooks import recent as recent_deliveries
 from dealer_server.store.webhooks.answers import Answered
@@ -77,7 +78,10 @@ CELLS: Mapping[str, Callable[[ExportedDealer], str]] = {
     "webhooks": lambda one: one.health,
 }
 """What a file has in each column, by its name."""
-LATEST_ENTRIES, LATEST_ORDERS, PEOPLE = 4, 6, 20
+LATEST_ENTRIES, LATEST_TOPUPS, LATEST_ORDERS, PEOPLE = 4, 2, 6, 20
+"""Of the entries of the wallet so many are shown, and so many top-ups are always among them."""
+ENTRIES = 100
+"""So many are looked through for them."""
 COUNTED = 1_000
 """Deliveries, of which no more are counted."""
 
@@ -190,7 +194,7 @@ async def show_dealer(context: RequestContext) -> Html:
         prices = await console_dealers.prices(connection, tenant_id, PRICES)
         low_limits = await _low_limits(connection, dealer)
         answered = (await figures.endpoint_answers(connection, [tenant_id], context.now)).get(tenant_id, Answered())
-        entries = await ledger.without_orders(connection, tenant_id, LATEST_ENTRIES)
+        entries = _latest_entries(await ledger.without_orders(connection, tenant_id, ENTRIES))
         latest = (await orders.list_orders(connection, OrderFilter(tenant_id=tenant_id), None, LATEST_ORDERS)).rows
         own, terms = {one.package_code: one.price for one in prices}, await describe(connection, tenant_id)
         return Html(
@@ -223,6 +227,14 @@ async def show_dealer(context: RequestContext) -> Html:
             waiting=await console_dealers.waiting_of(connection, tenant_id),
             **_sales_fields(await figures.sales(connection, dealer, context.now), dealer),
         )
+
+
+def _latest_entries(entries: Sequence[Entry]) -> list[Entry]:
+    """Of entries from the newest on."""
+    topups = [one for one in entries if one.topup_id][:LATEST_TOPUPS]
+    others = [one for one in entries if one not in topups]
+    latest = [*topups, *others[: LATEST_TOPUPS + LATEST_ENTRIES - len(topups)]]
+    return sorted(latest, key=lambda one: one.version, reverse=True)
 
 
 class OwnPriceRow(NamedTuple):

@@ -107,8 +107,15 @@ async def topups(context: RequestContext) -> Html:
         lambda row: row.topup_id,
         "top-up",
         found,
+        _usual,
         waiting=waiting if asked.all else (),
     )
+
+
+async def _usual(connection: Connection, rows: Sequence[TopupRow]) -> dict[str, Any]:
+    """What the dealers of those that wait usually pay."""
+    waiting = [row.tenant_id for row in rows if row.status == "PENDING"]
+    return {"usual": await queues.usual_topups(connection, waiting)}
 
 
 @page(TOPUP, OPERATORS, "operator/topup.html")
@@ -124,7 +131,8 @@ async def topup(context: RequestContext) -> Html:
             raise NotFound
         [row] = rows
         entry = await ledger.of_topup(connection, row.tenant_id, topup_id)
-    return Html(topup=row, entry=entry)
+        fields = await _usual(connection, rows)
+    return Html(topup=row, entry=entry, **fields)
 
 
 @download(f"{TOPUPS}.csv", OPERATORS, listing=True)

@@ -54,13 +54,14 @@ class LowStock(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """Of a dealer whose balance lasts for no more than FEW_DAYS."""
+    """Of a dealer whose balance lasts for no more than FEW_DAYS. `topups`: the sum of its top-ups that wait."""
 
     tenant_id: int
     name: str
     available: int
     currency: str
     days: int
+    topups: int = 0
 
 
 class Mails(NamedTuple):
@@ -181,7 +182,9 @@ def _balance(of: Balance) -> Incident:
     lasts = f"about {many(of.days, 'day')}" if of.days else "less than a day"
     text = f"The balance of {of.name} lasts {lasts}"
     level: Level = "degraded" if of.days <= SOON else "waiting"
-    return Incident("BALANCE", str(of.tenant_id), level, text, None, f"{left} at the pace of 7 days", hurt)
+    waits = f"top-ups of {money.shown(of.topups, of.currency)} wait" if of.topups else "at the pace of the last 7 days"
+    detail = f"{left} left, {waits}"
+    return Incident("BALANCE", str(of.tenant_id), level, text, None, detail, hurt)
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:

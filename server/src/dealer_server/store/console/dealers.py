@@ -36,10 +36,11 @@ class DealerRow(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Of a dealer what an operator is to decide: top-ups, and refunds of the oldest 5 000."""
+    """Of a dealer what an operator is to decide: top-ups and their sum, and refunds of the oldest 5 000."""
 
     topups: int
     refunds: int
+    topup_amount: int
 
 
 class WaitingOf(NamedTuple):
@@ -182,17 +183,33 @@ async def counts(
 
 async def waiting(connection: Connection, tenant_ids: Sequence[int]) -> dict[int, Waiting]:
     """Of those of these dealers for whom anything waits."""
-    found: list[dict[int, int]] = []
-    for queue in ("topups", "refunds"):
-        rows = await connection.fetch(
-            "SELECT tenant_id, count(*)::int AS waiting"
-            f" FROM (SELECT tenant_id FROM {queues.waiting(connection, queue)}) q"
-            " WHERE tenant_id = ANY($1::bigint[]) GROUP BY tenant_id",
-            tenant_ids,
-        )
-        found.append({row["tenant_id"]: row["waiting"] for row in rows})
-    topups, refunds = found
-    return {one: Waiting(topups.get(one, 0), refunds.get(one, 0)) for one in topups.keys() | refunds.keys()}
+    topups = await _waiting(connection, "topups", tenant_ids)
+    refunds = await _waiting(connection, "refunds", tenant_ids)
+    found = dict[int, Waiting]()
+    for one in topups.keys() | refunds.keys():
+        (count, amount), (decided, _) = topups.get(one, (0, 0)), refunds.get(one, (0, 0))
+        found[one] = Waiting(count, decided, amount)
+    return found
+
+
+async def waiting_topups(connection: Connection, tenant_ids: Sequence[int]) -> dict[int, int]:
+    """The sum of the top-ups that wait, of those of these dealers that have any."""
+    return {one: amount for one, (_, amount) in (await _waiting(connection, "topups", tenant_ids)).items()}
+
+
+async def _waiting(
+    connection: Connection, queue: Literal["topups", "refunds"], tenant_ids: Sequence[int]
+) -> dict[int, tuple[int, int]]:
+    """How many of each dealer, and their sum."""
+    if not tenant_ids:
+        return {}
+    rows = await connection.fetch(
+        "SELECT tenant_id, count(*)::int AS waiting, sum(amount)::bigint AS amount"
+        f" FROM (SELECT tenant_id, amount FROM {queues.waiting(connection, queue)}) q"
+        " WHERE tenant_id = ANY($1::bigint[]) GROUP BY tenant_id",
+        tenant_ids,
+    )
+    return {row["tenant_id"]: (row["waiting"], row["amount"]) for row in rows}
 
 
 async def waiting_of(connection: Connection, tenant_id: int) -> list[WaitingOf]:

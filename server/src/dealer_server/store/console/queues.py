@@ -19,6 +19,8 @@ from dealer_server.store.distribution.due import fetch_all
 
 COUNTED = 1_000
 MANY, LOOKED_AT = 10_000, 20_000
+LOOKED_BACK = 20
+"""Of so many of a dealer's latest top-ups is known what it usually pays."""
 Queue = Literal["topups", "refunds", "refunding", "purchases"]
 """refunding: refunds that nobody is to decide, and that are not settled yet."""
 
@@ -236,6 +238,25 @@ async def topups(
         *span,
     )
     return [TopupRow(**row) for row in rows]
+
+
+class UsualTopup(NamedTuple):
+    """Of a dealer's latest top-ups that were approved: the median, and when the last one was."""
+
+    amount: int
+    reviewed_at: datetime
+
+
+async def usual_topups(connection: Connection, tenant_ids: Sequence[int]) -> dict[int, UsualTopup]:
+    """Of those of these dealers that topped up before, of their latest LOOKED_BACK requests."""
+    rows = await connection.fetch(
+        "SELECT key.tenant_id, percentile_disc(0.5) WITHIN GROUP (ORDER BY o.amount)::bigint AS amount,"
+        " max(o.reviewed_at) AS reviewed_at FROM unnest($1::bigint[]) AS key(tenant_id) CROSS JOIN LATERAL ("
+        f"  SELECT * FROM topup o WHERE o.tenant_id = key.tenant_id ORDER BY topup_id DESC LIMIT {LOOKED_BACK}) o"
+        " WHERE o.status = 'APPROVED' GROUP BY key.tenant_id",
+        list(dict.fromkeys(tenant_ids)),
+    )
+    return {row["tenant_id"]: UsualTopup(row["amount"], row["reviewed_at"]) for row in rows}
 
 
 _REFUNDS = (

@@ -63,7 +63,7 @@ _RESULTS = {
     "PENDING": "In progress",
     "HELD": "Held for a refund",
     "REPRICED": "New price accepted",
-    "REJECTED": "Refused",
+    "REJECTED": "Failed",
     "WRITTEN_OFF": "Written off",
     "UNKNOWN": "No answer",
     "PARKED": "No answer",
@@ -213,8 +213,20 @@ async def waiting_orders(connection: Connection, code: str, limit: int) -> list[
     return [WaitingOrder(**row) for row in await connection.fetch(WAITING_ORDERS, code, COUNTED_UNITS, limit)]
 
 
-async def served(connection: Connection, code: str, after: str | None, limit: int) -> list[Served]:
-    """By name; `after`: those that follow this packageCode."""
+async def package_of(connection: Connection, code: str, unit_key: str) -> str | None:
+    """The packageCode of what was to be bought."""
+    return await connection.fetchval(
+        "SELECT i.package_code FROM purchase p JOIN order_item i USING (tenant_id, order_id, line)"
+        " WHERE p.supplier = $1 AND p.unit_key = $2 LIMIT 1",
+        code,
+        unit_key,
+    )
+
+
+async def served(
+    connection: Connection, code: str, after: str | None, limit: int, first: Sequence[str] = ()
+) -> list[Served]:
+    """By name; `after`: those that follow this packageCode; `first`: those that stand before the others."""
     rows = await connection.fetch(
         "SELECT r.package_code, p.document::text AS document, r.position, r.sku, r.cost, r.cost_currency,"
         " (SELECT supplier FROM route o WHERE o.package_code = r.package_code AND o.position > r.position"
@@ -222,10 +234,11 @@ async def served(connection: Connection, code: str, after: str | None, limit: in
         " FROM route r JOIN package p USING (package_code)"
         " WHERE r.supplier = $1 AND ($2::text IS NULL OR (p.document->>'package_name', r.package_code)"
         "  > ((SELECT document->>'package_name' FROM package WHERE package_code = $2), $2))"
-        " ORDER BY p.document->>'package_name', r.package_code LIMIT $3",
+        " ORDER BY array_position($4::text[], r.package_code), p.document->>'package_name', r.package_code LIMIT $3",
         code,
         after,
         limit,
+        list(first),
     )
     packages = [_decode(row["document"]) for row in rows]
     lowest = await lowest_prices(connection, packages)

@@ -15,6 +15,7 @@ from dealer_server.rules.incidents import dealer as dealer_rules
 from dealer_server.rules.incidents import overview as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents import supplier as supplier_rules
+from dealer_server.rules.incidents.health import is_below_norm
 from dealer_server.rules.incidents.incident import Incident, worst_first
 from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier
@@ -22,7 +23,7 @@ from dealer_server.rules.period import DAY, period
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import user as console_user
-from dealer_server.store.console.dealers import Dealer
+from dealer_server.store.console.dealers import Dealer, waiting_topups
 from dealer_server.store.console.incidents import buying, findings, receivers, waiting
 from dealer_server.store.console.supplier_work import CallCounts, CallRow
 from dealer_server.store.console.suppliers import SupplierRow
@@ -46,6 +47,8 @@ async def incidents(
     failing = await receivers.failing(connection, RECEIVERS)
     user = await console_user.one(connection, context.user.user_id)
     causes = await causes_of(connection, suppliers, counts, context.now)
+    balances = (await buying.short_balances(connection, day_of(context.now)))[:BALANCES]
+    topups = await waiting_topups(connection, [one.tenant_id for one in balances])
     found = rules.Findings(
         worker_seen_at=await findings.worker_seen_at(connection),
         suppliers=[(_supplier(row, counts, causes), lines.get(row.code, NOTHING)) for row in suppliers],
@@ -57,9 +60,18 @@ async def incidents(
         queue_hours=settings.queue_hours,
         mails=await findings.failing_mails(connection, context.now - DAY) if settings.mails == "sent" else None,
         one_factor=user is not None and not user.totp_on,
-        balances=(await buying.short_balances(connection, day_of(context.now)))[:BALANCES],
+        balances=[one._replace(topups=topups.get(one.tenant_id, 0)) for one in balances],
     )
-    return await _with_impact(connection, context, _shown(rules.incidents(found, context.now), context))
+    shown_here = [_with_topups(row, topups) for row in _shown(rules.incidents(found, context.now), context)]
+    return await _with_impact(connection, context, shown_here)
+
+
+def _with_topups(row: IncidentRow, topups: Mapping[int, int]) -> IncidentRow:
+    """A balance that is low leads to the top-ups of its dealer that wait."""
+    dealer = row.incident.subject
+    if row.incident.kind != "BALANCE" or int(dealer) not in topups:
+        return row
+    return row._replace(links=[Link("Review top-up", f"/console/topups?dealer={dealer}"), *row.links[:1]])
 
 
 async def of_supplier(connection: Connection, context: RequestContext, row: SupplierRow) -> list[IncidentRow]:
@@ -129,9 +141,13 @@ async def call_counts(connection: Connection, suppliers: Sequence[SupplierRow], 
 async def causes_of(
     connection: Connection, suppliers: Sequence[SupplierRow], counts: Counts, now: datetime
 ) -> dict[str, str]:
-    """Why the latest call failed at each that is degraded."""
-    degraded = [row.code for row in suppliers if _supplier(row, counts, {}).is_degraded]
-    latest = {code: latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now) for code in degraded}
+    """Why the latest call failed at each that answers and of whose calls too many failed."""
+    failing = [
+        row.code
+        for row in suppliers
+        if row.up and (count := counts.get(row.code)) and is_below_norm(count.total - count.failed, count.total)
+    ]
+    latest = {code: latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now) for code in failing}
     return {code: cause(failure) for code, failure in latest.items() if failure}
 
 

@@ -31,7 +31,7 @@ COLUMNS: Mapping[str, Callable[[SupplierRow], Any]] = {
     "-balance": lambda row: (row.balance is not None, row.balance or 0, row.code),
     "-packages": lambda row: (row.packages, row.code),
 }
-HEALTH = ("DOWN", "DEGRADED", "NOT ASKED", "UP")
+HEALTH = ("DOWN", "DEGRADED", "SOME FAILED", "NOT ASKED", "UP")
 """The worst first."""
 HOURS = 24
 FEW = 10
@@ -70,6 +70,7 @@ async def suppliers(context: RequestContext) -> Html:
         outages=outages,
         lasted=dates.lasted,
         spans=spans,
+        causes=causes,
         order=order,
         kind_title=kind_title,
         balance_text=fine_text,
@@ -80,7 +81,7 @@ async def suppliers(context: RequestContext) -> Html:
 
 
 async def _trend(connection: Connection, code: str, now: datetime) -> list[float]:
-    """How many percent of the calls of each hour went well, the current one the last; of those with any."""
+    """How many percent of the calls of each hour went well, of those with any."""
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS - 1)
     hours = await supplier_work.call_hours(connection, code, first, now)
     return [100 * hour.good / (hour.good + hour.bad) for hour in hours if hour.good + hour.bad]

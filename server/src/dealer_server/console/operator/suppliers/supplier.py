@@ -1,5 +1,6 @@
 """One supplier: how it is doing, what waits for it, its calls, and the packages that it makes."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -25,13 +26,18 @@ from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.operations.suppliers.resolve import list_parked
 from dealer_server.rules import dates
 from dealer_server.rules.bars import Bar, bars
+from dealer_server.rules.incidents.health import supplier_word
+from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.money.money import fine_text
 from dealer_server.rules.period import DAY, RECENT, Range, period, starts
 from dealer_server.rules.price_lists import price_list
+from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.supplier_work import CallRow
+from dealer_server.store.reports import report
+from dealer_server.store.reports.report import Filter
 from dealer_server.store.suppliers import outage
 from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
@@ -40,6 +46,10 @@ TEMPLATE = "operator/suppliers/supplier.html"
 WAITING, RUNS = 25, 8
 ROUTED = 8
 """Of so many packages the page tells, unless it is asked for all."""
+SOLD = 1_000
+"""Of so many packages the sales are looked up."""
+FEW = 10
+"""Fewer calls than this are told of without a chart."""
 OUTAGE_DAYS, OUTAGES = 30, 50
 
 
@@ -54,6 +64,11 @@ class CallRun(NamedTuple):
     esims: int
     more: int
     since: datetime
+
+    @property
+    def told(self) -> str:
+        """Why it failed, or what else the supplier said about it."""
+        return refused(self.latest.reason).words or self.latest.reason or self.latest.message or ""
 
 
 def _runs(calls: Sequence[CallRow]) -> list[CallRun]:
@@ -115,6 +130,8 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
         served = await _served(connection, context, code)
         incidents = await findings.of_supplier(connection, context, row)
+        failing = findings.latest_failure(calls, now)
+        failed_package = await supplier_work.package_of(connection, code, failing.unit_key) if failing else None
         spent = (await spending(connection, [row], day_of(now)))[code]
     call_bars = bars((Bar(one.start, one.good, one.bad) for one in counted), of)
     totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if "totals" in context.query else None
@@ -129,10 +146,15 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         balance_text=fine_text,
         totals=totals,
         parked=await list_parked(parts.database, code),
-        **_latest(calls, now),
+        **_latest(calls),
+        failing=failing,
+        failed_package=failed_package,
+        cause=findings.cause(failing) if failing else "",
         count=count,
+        word=supplier_word(row.up, count.total - count.failed, count.total),
         call_bars=call_bars,
         calls_cut=call_bars.total >= supplier_work.COUNTED_CALLS,
+        few=call_bars.total < FEW,
         chosen=of.name,
         ranges=RECENT,
         down=[one for one in starts(of) if row.up is False and row.since and one + of.bucket > row.since],
@@ -148,27 +170,31 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
     )
 
 
-def _latest(calls: Sequence[CallRow], now: datetime) -> dict[str, Any]:
+def _latest(calls: Sequence[CallRow]) -> dict[str, Any]:
     took = [one.seconds for one in calls if one.seconds is not None]
-    failing = findings.latest_failure(calls, now)
     return {
         "calls": _runs(calls)[:RUNS],
-        "failing": failing,
-        "cause": findings.cause(failing) if failing else "",
         "timed": len(took),
         "typical": median(took) if took else None,
     }
 
 
 async def _served(connection: Connection, context: RequestContext, code: str) -> dict[str, Any]:
-    """The first packages that it makes, or a page of them where the query asks for all."""
+    """The packages that it makes, those of which it sold most in 30 days first; or, where the query asks for all, a
+    page of them by name."""
     every = "packages" in context.query or "before" in context.query
     most = PAGE_SIZE if every else ROUTED
-    rows = await supplier_work.served(connection, code, params.text(context.query, "before"), most + 1)
+    wanted = Filter(recent.shown(day_of(context.now)), supplier=code)
+    sold = Counter[str]()
+    for one in await report.grouped(connection, wanted, ("package",), SOLD):
+        sold[one.keys["package"]] += one.sums.sold
+    first = () if every else [package for package, _ in sold.most_common(most)]
+    rows = await supplier_work.served(connection, code, params.text(context.query, "before"), most + 1, first)
     following = rows[most - 1].package.package_code if len(rows) > most else None
     shown = min(len(rows), most)
     return {
         "served": rows[:most],
+        "sold": sold,
         "more_served": len(rows) > most and not every,
         "served_pages": params.pager(context, f"{SUPPLIERS}/{code}", following, shown=shown, word="package"),
     }
