@@ -404,13 +404,13 @@ async def test_the_wallet_says_what_waits_what_was_bought_and_when_a_low_balance
 ):
     order, finance = await bought(dealer, quantity=2), people["finance"]
     text = await finance.get("/console/wallet")
-    assert re.search(rf"TEST-OK 1 GB 7 days</span>\s*<span[^>]+>× 2[\s\S]{{0,600}}{order['orderNo']}</span>", text)
+    assert re.search(rf"TEST-OK 1 GB 7 days</span>\s*<span[^>]+>× 2[\s\S]{{0,600}}title=\"{order['orderNo']}\"", text)
     await until(finance, "/console/wallet", " out</span>")
     assert " out</span>" not in await finance.get("/console/wallet?type=REFUND"), "of one type nothing is added up"
     assert "Waiting" not in text and "25 % and 10 %" in text and ">Balance</div>" not in text
     await dealer.post("/account/topup", {"transactionId": "console-waiting", "amount": "75"})
     text = await finance.post("/console/wallet/threshold", {"threshold": "50"})
-    assert "Pay <" in text and "Reference to give" in text
+    assert "Pay <" in text and "Payment reference" in text
     assert 'Waiting <span class="money">75.00<' in text and "of the balance after" not in text.partition("<dialog")[0]
 
 
@@ -616,7 +616,7 @@ async def test_what_failed_is_sent_again_at_once(
     order_no = await failed_for_good(service, dealer, receiver)
     text = await developer.get("/console/webhooks?status=FAILED")
     count = re.search(r"Resend (\d) undelivered webhook", text)
-    assert count and "HTTP 500" in text and " ms</span>" in text, "what the endpoint said last"
+    assert count and "HTTP 500" in text and " ms</td>" in text, "what the endpoint said last"
     hours = re.search(r"Attempts: (\d+) accepted, (\d+) failed", text)
     assert hours and int(hours[2]) > 0, "how the last day went"
     found = re.search(r'data-href="(/console/webhooks/\d+)"', text)
@@ -632,7 +632,7 @@ async def test_what_failed_is_sent_again_at_once(
         f"{count[1]} webhooks? (is|are) sent again", await developer.post("/console/webhooks/resend-failed")
     )
     await until(developer, f"/console/webhooks?order={order_no}&event=ORDER_PAID", "DELIVERED")
-    text = await until(developer, "/console/webhooks", " on retry")
+    text = await until(developer, "/console/webhooks", "after a retry")
     assert "resend-failed" not in text and "HTTP 500 → 200" in text
 
 
@@ -660,7 +660,7 @@ async def test_many_that_failed_are_sent_again_by_one_job(
         async with asyncio.timeout(PATIENCE):
             while await connection.fetchval(job, dealer.tenant_id) is None:
                 await asyncio.sleep(0.05)
-    text = await until(developer, "/console/webhooks", " on retry")
+    text = await until(developer, "/console/webhooks", "after a retry")
     assert "resend-failed" not in text
     assert "HTTP 500 → 200" in await developer.get("/console/webhooks?event=ORDER_PAID")
 

@@ -119,6 +119,7 @@ PAGES: tuple[Seen, ...] = (
     Seen("operator", "/console/search", "q=shop"),
     Seen("operator", "/console/lookup/dealers", "q=mer"),
     Seen("operator", "/console/lookup/packages", "q=test"),
+    Seen("clerk", "/console/lookup/packages", "q=test"),
     Seen("operator", "/console/lookup/places", "q=fran"),
     Seen("operator", "/console/orders", "status=FAILED"),
     Seen("dealer", "/console/search", "q=shop"),

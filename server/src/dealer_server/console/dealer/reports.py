@@ -5,9 +5,11 @@ from dealer_server.console.find import dates
 from dealer_server.console.shared import params, reports
 from dealer_server.console.shared.page import MenuEntry, download, page
 from dealer_server.console.shared.permissions import DEALERS
-from dealer_server.console.shared.reports import Group, Question
+from dealer_server.console.shared.reports import Group, Question, Report
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
+from dealer_server.rules.period import change_text
 from dealer_server.rules.reports.statement import KINDS
+from dealer_server.store.reports import report
 
 REPORTS = "/console/reports"
 WALLET, STATEMENTS = "/console/wallet", "/console/wallet/statements"
@@ -26,15 +28,32 @@ async def show_report(context: RequestContext) -> Html:
         dates=dates.of_report(context, REPORTS, asked),
         keys=[(name, reports.WORDS[name]) for name in KEYS],
         by=reports.grouping(KEYS, "By"),
-        then=[("", "Then by …"), *reports.grouping(KEYS, "Then by")],
+        then=[("", "Then by nothing"), *reports.grouping(KEYS, "Then by")],
         own=True,
         resale=resale.worth(context.parts.catalogue(), found.groups),
+        profit_change=await _profit_change(context, found),
         path=REPORTS,
         **reports.chart(found, "Spent", context, REPORTS),
         export=reports.address(f"{REPORTS}.csv", context, asked),
         orders_of=lambda group: _orders(asked, group),
         value=reports.value_text,
     )
+
+
+async def _profit_change(context: RequestContext, found: Report) -> str:
+    """By how much it is more or less than in as many days before, of the days that are over; "" where that is not
+    known."""
+    over = reports.whole_days(found.question, context.now)
+    if found.question.by != ["package"] or found.more or over is None:
+        return ""
+    both = list[int | None]()
+    async with context.parts.database.connection() as connection:
+        for period in (over, over.before):
+            wanted = found.question.wanted._replace(period=period)
+            rows = await report.grouped(connection, wanted, ["package"], reports.SHOWN)
+            both.append(resale.profit(context.parts.catalogue(), rows, found.currency))
+    now, before = both
+    return change_text(now or 0, before) if before and before > 0 else ""
 
 
 @download(f"{REPORTS}.csv", DEALERS, listing=True)
@@ -45,7 +64,9 @@ async def export(context: RequestContext) -> Download:
 @page(STATEMENTS, DEALERS, "reports/statements.html", listing=True)
 async def list_statements(context: RequestContext) -> Html:
     currency, months = await reports.months(context, context.tenant_id)
-    return Html(currency=currency, months=months, path=STATEMENTS, name="", words=KINDS)
+    return Html(
+        currency=currency, months=months, path=STATEMENTS, name="", words=KINDS, entries_file=f"{WALLET}/statement.csv"
+    )
 
 
 @page(MONTH, DEALERS, "reports/statement.html", listing=True)

@@ -1,7 +1,9 @@
 """A dealer's wallet: the balance, the statement, top-ups, and when the balance is low."""
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import date
 from typing import NamedTuple, get_args
 
 import msgspec
@@ -100,11 +102,12 @@ async def wallet(context: RequestContext) -> Html:
 
 
 class Moved(NamedTuple):
-    """What came into the wallet in some days, and what left it (0 or less)."""
+    """What came into the wallet in some days, and what left it (0 or less). `days`: both together, by day."""
 
     period: Period
     into: int = 0
     out: int = 0
+    days: Mapping[date, int] = {}
 
 
 async def _moved(connection: Connection, context: RequestContext, latest: Period) -> Moved:
@@ -115,8 +118,11 @@ async def _moved(connection: Connection, context: RequestContext, latest: Period
         latest = Period(begin, end.date() if end else latest.last)
     if context.query.get("type"):
         return Moved(latest)
-    amounts = [one.amount for one in await movements.days(connection, context.tenant_id, latest)]
-    return Moved(latest, sum(one for one in amounts if one > 0), sum(one for one in amounts if one < 0))
+    found = await movements.days(connection, context.tenant_id, latest)
+    amounts, days = [one.amount for one in found], Counter[date]()
+    for one in found:
+        days[one.day] += one.amount
+    return Moved(latest, sum(one for one in amounts if one > 0), sum(one for one in amounts if one < 0), days)
 
 
 def _transaction_id() -> str:

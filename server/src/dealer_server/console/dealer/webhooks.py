@@ -9,7 +9,7 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.calls import blaming, call
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
-from dealer_server.console.shared.params import PAGE_SIZE, SHORT_PAGE
+from dealer_server.console.shared.params import PAGE_SIZE, SHORT_PAGE, Pager
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
 from dealer_server.console.shared.rendering import indented, many
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
@@ -25,7 +25,7 @@ from dealer_server.rules.refusal import CallbackUrlRefused
 from dealer_server.rules.webhooks import answers
 from dealer_server.store.console import api_log, dealer, orders
 from dealer_server.store.console import webhooks as console_webhooks
-from dealer_server.store.console.dealer import Span
+from dealer_server.store.console.dealer import Counts, Span
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.notices import recipients
 from dealer_server.store.orders.listing import Window
@@ -56,8 +56,9 @@ FILTERS: Mapping[str, tuple[DeliveryState, ...]] = {
 EXAMPLE_URL = b"https://api.example.com"
 """What addresses of the examples begin with."""
 TABS = ("", "FAILED", "PENDING", TRIED, "SKIPPED")
-MOST_RESENT, MOST_SHOWN, WORST = 50, 20_000, 5
-"""Webhooks that one form sends again, characters of a body on a page, and failed ones that stand first."""
+MOST_RESENT, MOST_SHOWN, WORST, MOST_COUNTED = 50, 20_000, 5, 1_000
+"""Webhooks that one form sends again, characters of a body on a page, failed ones that stand first, and the
+newest that are counted."""
 WEBHOOKS, TEMPLATE = "/console/webhooks", "dealer/webhooks.html"
 
 
@@ -89,6 +90,8 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         access = await dealer.access_terms(connection, context.tenant_id)
         keys = await credential.of_tenant(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, MOST_RESENT)
+        counted = await dealer.delivery_counts(connection, context.tenant_id, MOST_COUNTED)
+        packages = await dealer.packages(connection, context.tenant_id, [one.order_id for one in (*worst, *found.rows)])
         waiting = await recent.unfinished(connection, context.tenant_id, MOST_RESENT)
         found_hours = await recent.hours(connection, context.tenant_id, last_day.start)
     day = bars((Bar(one.hour, one.delivered, one.failed) for one in found_hours), last_day)
@@ -112,13 +115,20 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         ended_well=not waiting and not failed,
         failed_count=min(failed, MOST_RESENT),
         more_failed=failed > MOST_RESENT,
-        pages=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery"),
+        packages=packages,
+        pages=_pager(context, found, counted),
         events=EVENTS,
         event_text=event_text,
         status=status,
         tab=tab,
         tabs=[(name, _tab(name)) for name in TABS],
-        counts={"FAILED": _capped(failed), "PENDING": _capped(waiting)},
+        counts={
+            "": _some(counted.needed, counted),
+            "FAILED": _capped(failed),
+            "PENDING": _capped(waiting),
+            TRIED: _some(counted.tried, counted),
+            "SKIPPED": _some(counted.skipped, counted),
+        },
         dates=dates.of(context, WEBHOOKS),
         filtered=_is_filtered(context),
         https=context.parts.callbacks.require_https,
@@ -162,6 +172,19 @@ def _is_tried(context: RequestContext) -> bool:
 
 def _capped(count: int) -> str:
     return f"{min(count, MOST_RESENT):,}{'+' if count > MOST_RESENT else ''}"
+
+
+def _some(count: int, counted: Counts) -> str:
+    """How many of those that were counted; "" where all there may be are older."""
+    return f"{count:,}{'+' if counted.more else ''}" if count or not counted.more else ""
+
+
+def _pager(context: RequestContext, found: ListPage[Delivery], counted: Counts) -> Pager:
+    shown, total = len(found.rows), None if _is_filtered(context) else counted.needed
+    most = counted.needed if counted.more else 0
+    return params.pager(
+        context, WEBHOOKS, found.next, shown=shown, word="delivery", total=total, most=most, size=SHORT_PAGE
+    )
 
 
 def _tab(name: str) -> str:

@@ -7,10 +7,11 @@ from urllib.parse import parse_qsl
 from dealer_server.console.find import places
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import page
-from dealer_server.console.shared.permissions import OPERATORS
+from dealer_server.console.shared.permissions import DEALERS, OPERATORS
 from dealer_server.console.shared.request_context import Html, RequestContext
 from dealer_server.store.console import packages as console_packages
 from dealer_server.store.search import lookup
+from dealer_server.store.tenants import tenant
 
 MOST, MOST_ON_PAGE = 12, 50
 TEMPLATE = "find/lookup.html"
@@ -42,6 +43,20 @@ async def packages(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         found = await lookup.packages(connection, text, _most(context))
     return _html(context, "package", text, [(code, code, name, f"/console/packages/{code}") for code, name in found])
+
+
+@page("/console/lookup/packages", DEALERS, TEMPLATE)
+async def packages_on_sale(context: RequestContext) -> Html:
+    """The same, of what the dealer can buy."""
+    text = (params.text(context.query, "q") or "").casefold()
+    async with context.parts.database.connection() as connection:
+        prices = await tenant.load_prices(connection, context.tenant_id)
+    on_sale = [
+        (one.package.package_code, one.package.package_name) for one in context.parts.catalogue().on_sale(prices)
+    ]
+    found = [(code, name) for code, name in on_sale if text in code.casefold() or text in name.casefold()]
+    options = [(code, code, name, f"/console/catalogue/{code}") for code, name in found[: _most(context)]]
+    return _html(context, "package", text, options)
 
 
 @page("/console/lookup/places", OPERATORS, TEMPLATE)

@@ -185,9 +185,8 @@ def _split_key(asked: Question) -> str | None:
 async def _compared(connection: Connection, asked: Question, groups: list[Group], now: datetime) -> list[Group]:
     """The groups with their changes. Those of one day are compared with nothing: they differ by the day of the
     week."""
-    wanted, yesterday = asked.wanted, periods.day_of(now) - periods.DAY
-    over = Period(wanted.period.first, min(wanted.period.last, yesterday))
-    if "day" in asked.by or not groups or over.last < over.first:
+    wanted, over = asked.wanted, whole_days(asked, now)
+    if "day" in asked.by or not groups or over is None:
         return groups
     values = list(dict.fromkeys(group.keys[asked.by[0]] for group in groups))
 
@@ -204,6 +203,13 @@ async def _compared(connection: Connection, asked: Question, groups: list[Group]
         return change_text(sold.get(key, 0), before) if before > 0 else ""
 
     return [group._replace(change=change(group)) for group in groups]
+
+
+def whole_days(asked: Question, now: datetime) -> Period | None:
+    """The days that are over; None where there are none."""
+    first, last = asked.wanted.period
+    last = min(last, periods.day_of(now) - periods.DAY)
+    return Period(first, last) if first <= last else None
 
 
 def changes(now: Sequence[Sums], before: Sequence[Sums]) -> dict[str, str]:

@@ -47,6 +47,7 @@ class CallRow(NamedTuple):
 
     number: int
     at: datetime
+    method: str
     path: str
     code: str
     failed: str
@@ -131,12 +132,12 @@ class CallFilter(NamedTuple):
 
 _CALLS = f"""
 WITH call AS (
-    SELECT number, at, path, code, failed, message, address, app_key, request_id, NULL::integer AS microseconds,
+    SELECT number, at, method, path, code, failed, message, address, app_key, request_id, NULL::integer AS microseconds,
         body_head, '' AS subject_kind, '' AS subject
     FROM refused_call WHERE tenant_id = $1 AND $6::text IS DISTINCT FROM 'succeeded' AND ($2::text IS NULL OR code = $2)
         AND ($7::text IS NULL OR $7 IN (request_id, trace_id) OR position(convert_to($7, 'UTF8') IN body_head) > 0)
     UNION ALL
-    SELECT number, at, path, '', '', '', address, app_key, request_id, microseconds, NULL, subject_kind, subject
+    SELECT number, at, 'POST', path, '', '', '', address, app_key, request_id, microseconds, NULL, subject_kind, subject
     FROM served_call WHERE tenant_id = $1 AND $6::text IS DISTINCT FROM 'refused' AND $2::text IS NULL
         AND ($7::text IS NULL OR $7 IN (request_id, trace_id, subject))
 ), fitting AS (

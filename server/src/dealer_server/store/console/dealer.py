@@ -236,6 +236,30 @@ async def list_deliveries(
     return found
 
 
+class Counts(NamedTuple):
+    """Of the newest deliveries: how many were needed, had a failed attempt, and were not sent. `more`: there are older
+    ones."""
+
+    needed: int
+    tried: int
+    skipped: int
+    more: bool
+
+
+async def delivery_counts(connection: Connection, tenant_id: int, most: int) -> Counts:
+    """Of `most` deliveries at most."""
+    row = await connection.fetchrow(
+        "SELECT count(*) FILTER (WHERE state <> 'SKIPPED') AS needed,"
+        f" count(*) FILTER (WHERE {log.TRIED}) AS tried, count(*) FILTER (WHERE state = 'SKIPPED') AS skipped,"
+        " count(*) = $2 AS more FROM (SELECT state, attempt_count FROM webhook_delivery WHERE tenant_id = $1"
+        " ORDER BY delivery_id DESC LIMIT $2) d",
+        tenant_id,
+        most,
+    )
+    assert row is not None
+    return Counts(**row)
+
+
 # Money
 
 _ENTRIES = """

@@ -405,6 +405,24 @@ async def packages(connection: Connection, tenant_id: int, order_id: int) -> lis
     return list(dict.fromkeys(row["package_code"] for row in rows))
 
 
+async def packages_of(connection: Connection, orders: Iterable[tuple[int, int]]) -> dict[tuple[int, int], list[str]]:
+    """The packages of each order of these, by line. `orders`: tenant ids and orderIds."""
+    tenants, ids = zip(*sorted(set(orders)), strict=True) if orders else ((), ())
+    rows = await connection.fetch(
+        "SELECT i.tenant_id, i.order_id, i.package_code FROM unnest($1::bigint[], $2::bigint[]) AS"
+        " asked(tenant_id, order_id) JOIN order_item i ON i.tenant_id = asked.tenant_id AND i.order_id = asked.order_id"
+        " ORDER BY i.tenant_id, i.order_id, i.line",
+        tenants,
+        ids,
+    )
+    found: dict[tuple[int, int], list[str]] = {}
+    for row in rows:
+        codes = found.setdefault((row["tenant_id"], row["order_id"]), [])
+        if row["package_code"] not in codes:
+            codes.append(row["package_code"])
+    return found
+
+
 async def bodies(
     connection: Connection, tenant_id: int, delivery_ids: Sequence[int], keys: DataKeys
 ) -> dict[int, bytes]:

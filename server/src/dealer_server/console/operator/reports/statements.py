@@ -20,6 +20,7 @@ async def list_statements(context: RequestContext) -> Html:
         currency=currency,
         months=months,
         path=f"{home}/statements",
+        entries_file=f"{home}/statement.csv",
         name=dealer.name,
         words=KINDS,
     )

@@ -7,7 +7,7 @@ from dealer_server.console.operator.webhooks.endpoints import ENDPOINTS, answer_
 from dealer_server.console.shared import params
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import action, page
-from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
+from dealer_server.console.shared.params import CREATED, NEWEST_FIRST
 from dealer_server.console.shared.permissions import OPERATOR_SUPPORT, OPERATORS
 from dealer_server.console.shared.request_context import Html, NotFound, RequestContext
 from dealer_server.console.shared.timeline import event_text
@@ -16,7 +16,7 @@ from dealer_server.rules import period
 from dealer_server.rules.period import Period
 from dealer_server.rules.webhooks import answers as rules
 from dealer_server.store.console import dealers as console_dealers
-from dealer_server.store.console import user
+from dealer_server.store.console import orders, user
 from dealer_server.store.console import webhooks as store
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.webhooks import DeliveryRow, Wanted
@@ -27,6 +27,8 @@ from dealer_server.webhooks import sample_event
 from dealer_server.webhooks.sample_event import TestResult
 
 ENDPOINT, TEMPLATE = f"{ENDPOINTS}/{{tenant_id}}", "operator/endpoint.html"
+ROWS = 10
+"""Deliveries on a page, below its charts."""
 PEOPLE = 20
 """Of so many users one is looked for who has an address."""
 
@@ -103,9 +105,8 @@ async def _deliveries(
         event = params.one_of(query, "event", EVENT_TYPES)
         wanted = Wanted(tenant_id, event_type=event, start=of.start, tried=tried, answer=chosen)
         seen = params.number(query, "before")
-        found = await store.deliveries(
-            connection, wanted, seen, PAGE_SIZE, context.now, oldest_first=not order.descending
-        )
+        found = await store.deliveries(connection, wanted, seen, ROWS, context.now, oldest_first=not order.descending)
+    packages = await orders.packages_of(connection, [(one.tenant_id, one.order_id) for one in found.rows])
     bare = not (faults or tried or chosen or query.get("event"))
     total = await store.count(connection, tenant_id, of.start, context.now) if bare else None
     kept = {"range": of.name, "event": query.get("event"), "answer": chosen}
@@ -120,9 +121,17 @@ async def _deliveries(
         "chosen": chosen or "",
         "faults": faults,
         "deliveries": found.rows,
+        "packages": packages,
         "order": order,
         "pager": params.pager(
-            context, path, found.next, shown=len(found.rows), word="delivery", total=total, most=store.COUNTED
+            context,
+            path,
+            found.next,
+            shown=len(found.rows),
+            word="delivery",
+            total=total,
+            most=store.COUNTED,
+            size=ROWS,
         ),
     }
 

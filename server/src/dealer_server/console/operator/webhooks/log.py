@@ -68,6 +68,7 @@ async def webhooks(context: RequestContext) -> Html:
             found = await store.deliveries(
                 connection, wanted, seen, PAGE_SIZE, context.now, oldest_first=not order.descending
             )
+        packages = await orders.packages_of(connection, [(one.tenant_id, one.order_id) for one in found.rows])
         counts = await store.counts(connection, wanted.tenant_id)
         worst = await store.endpoints(connection, 0, WORST + 1, of.start)
         found_answers = await (
@@ -82,6 +83,7 @@ async def webhooks(context: RequestContext) -> Html:
     return Html(
         ended_well=not counts["RETRY"] and not counts["FAILED"],
         deliveries=found.rows,
+        packages=packages,
         dealer=dealer,
         faults=faults,
         filtered=bool(faults) or wanted != Wanted(),

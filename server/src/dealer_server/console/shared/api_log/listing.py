@@ -13,7 +13,6 @@ from dealer_server.console.shared.api_log.words import MEANINGS, SLOW_MS, Log, m
 from dealer_server.console.shared.params import PAGE_SIZE, Pager
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Html, RequestContext
-from dealer_server.db.connection import Connection
 from dealer_server.rules.bars import Bar, bars
 from dealer_server.rules.period import period
 from dealer_server.rules.result_codes import STATUS
@@ -23,8 +22,6 @@ from dealer_server.store.tenants import call_hour, credential, served_call
 
 T = TypeVar("T")
 OUTCOMES: tuple[Outcome, ...] = ("refused", "succeeded")
-FIRST = 3
-"""Calls that were refused stand first, so many of them."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -37,23 +34,19 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         codes = await api_log.codes(connection, log.tenant_id)
         paths = await api_log.paths(connection, log.tenant_id, outcome)
         calls = await api_log.list_calls(connection, log.tenant_id, filters, _before(context), PAGE_SIZE)
-        first = [] if _is_asked(context) else await _refused(connection, log.tenant_id, of.start)
-        both = [*first, *calls]
-        named = ((one.path, subjects.named(one)) for one in both)
+        named = ((one.path, subjects.named(one)) for one in calls)
         about = await subjects.of_calls(connection, log.tenant_id, named, by_reference=True)
         kept = await api_log.kept(connection, log.tenant_id, of.start)
         found = await call_hour.since(connection, log.tenant_id, of.start)
         served = await served_call.served(connection, log.tenant_id)
         keys = await credential.of_tenant(connection, log.tenant_id)
-    told, callers = {_named(one) for one in first}, {(one.address, one.app_key) for one in both}
-    rest = [pair for pair in zip(calls, about[len(first) :], strict=True) if _named(pair[0]) not in told]
-    lines = _runs(rest, apart=bool(filters.named))
+    callers = {(one.address, one.app_key) for one in calls}
+    lines = _runs(zip(calls, about, strict=True), apart=bool(filters.named))
     return Html(
         log=log,
         outcome=outcome or "",
-        latest=[(call, its, 1) for call, its in zip(first, about, strict=False)],
         calls=lines,
-        all_from=both[0] if len(callers) == 1 else None,
+        all_from=calls[0] if len(callers) == 1 else None,
         status=STATUS,
         counts={"": kept.refused + kept.succeeded, "refused": kept.refused, "succeeded": kept.succeeded},
         kept=kept,
@@ -70,7 +63,7 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         slow=SLOW_MS,
         filters=filters,
         faults=params.faults(context.query),
-        pages=_pager(context, log.path, calls, len(calls) - len(rest) + len(lines)),
+        pages=_pager(context, log.path, calls, joined=len(lines) < len(calls)),
         **shown,
     )
 
@@ -87,26 +80,11 @@ def _filters(context: RequestContext) -> CallFilter:
     )
 
 
-def _is_asked(context: RequestContext) -> bool:
-    """Whether a part of the log is asked for."""
-    return any(context.query.get(name) for name in ("code", "path", "from", "to", "result", "q", "before"))
-
-
-async def _refused(connection: Connection, tenant_id: int, since: datetime) -> Sequence[CallRow]:
-    """The newest, which stand before all others where nothing is asked for."""
-    wanted = CallFilter(start=since, outcome="refused")
-    return (await api_log.list_calls(connection, tenant_id, wanted, None, FIRST))[:FIRST]
-
-
-def _named(call: CallRow) -> tuple[bool, int]:
-    return bool(call.code), call.number
-
-
-def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], lines: int) -> Pager:
-    """`lines`: those that these calls stand in."""
+def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], *, joined: bool) -> Pager:
+    """`joined`: some of these calls share a row."""
     total = calls[0].total if calls else None
     found = params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
-    return found._replace(text=f"{found.text} in {many(lines, 'row')}") if lines < len(calls) else found
+    return found._replace(text=f"{found.text}, repeated ones in one row") if joined else found
 
 
 def _runs(calls: Iterable[tuple[CallRow, T]], *, apart: bool) -> list[tuple[CallRow, T, int]]:
