@@ -24,7 +24,7 @@ from playwright.async_api import Page, ViewportSize
 from dealer_server.console import routing
 from dealer_server.console.shared.rendering import CompiledTemplates
 from support import screenshots
-from support.chromium import AXE, SHELL, barriers, needs_chromium, opened, page_faults
+from support.chromium import AXE, CROSSED, SHELL, barriers, needs_chromium, opened, page_faults
 from support.console_pages import PAGES, PEOPLE, Seen, World, world
 from support.screenshots import FOLDER, PHONE, THEMES, VIEWS, WIDE, Picture
 
@@ -197,7 +197,7 @@ async def _just_signed_in(town: World) -> None:
 async def _jumps(page: Page) -> list[str]:
     shift = await page.evaluate(_SHIFTED)
     wide = await page.evaluate("document.scrollingElement.scrollWidth > innerWidth")
-    cut = await page.evaluate(_CUT)
+    cut = await page.evaluate(_CUT) + await page.evaluate(CROSSED)
     return [f"it jumps by {shift:.3f}"] * (shift >= SHIFT) + ["it is wider than its window"] * wide + cut
 
 

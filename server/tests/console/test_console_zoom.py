@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
-from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
+from support.chromium import AXE, CROSSED, barriers, needs_chromium, opened, page_faults
 
 ZOOMED = {"viewport": {"width": 640, "height": 400}, "device_scale_factor": 2}  # a window of 1280 x 800 at 200 %
 ARABIC = "بيت الشرائح للسفر"
@@ -40,8 +40,13 @@ async def page_of(chromium: Chromium, who: Browser) -> AsyncIterator[Page]:
 
 
 async def fits(page: Page, url: str) -> None:
-    """Nothing is wider than the window, nothing bars anybody, and the heading can be seen."""
+    """Nothing is wider than the window, no text of a row crosses its line, also in wider windows, nothing bars anybody,
+    and the heading can be seen."""
+    await page.set_viewport_size({"width": 1_440, "height": 800})
     await page.goto(url)
+    for width in (1_440, 1_280, 1_152, 1_024, 640):
+        await page.set_viewport_size({"width": width, "height": 400})
+        assert await page.evaluate(CROSSED) == [], url
     assert await page.evaluate("document.scrollingElement.scrollWidth <= innerWidth"), url
     assert await barriers(page) == [], url
     await expect(page.get_by_role("heading", level=1)).to_be_visible()
@@ -61,10 +66,12 @@ async def test_pages_of_operators_fit_at_twice_their_size(
 async def test_pages_of_dealers_fit_at_twice_their_size(
     chromium: Chromium, service: Service, dealer: ApiClient
 ) -> None:
-    order_no = (await dealer.order()).data["orderNo"]
+    number = f"{secrets.token_hex(8)}-{secrets.token_hex(16)}"
+    order_no = (await dealer.order(transactionId=number, remark="Maximiliane von und zu Hohenstein")).data["orderNo"]
     await dealer.delivered(order_no)
     async with signed_in(service, "admin", dealer.tenant_id) as own, page_of(chromium, own) as page:
-        for path in (*DEALERS, f"/orders/{order_no}"):
+        await own.post(f"/console/orders/{order_no}/mail", {"mail": "ann@example.com", "language": "en"})
+        for path in (*DEALERS, "/profiles?status=NOT_MAILED", f"/orders/{order_no}"):
             await fits(page, f"{service.url}/console{path}")
 
 

@@ -133,7 +133,7 @@ async def test_all_esims_of_an_order_are_sent_at_once(service: Service, dealer: 
     path = f"/console/orders/{order['orderNo']}"
     async with signed_in(service, "developer", dealer.tenant_id) as one:
         text = (await one.get(path)).text
-        assert "Send all" in text and all(esim["installPageUrl"] in text for esim in others)
+        assert "Copy all links" in text and all(esim["installPageUrl"] in text for esim in others)
         assert "must be one plain address" in await asked(one, path, "nobody")
         assert await kept(service) == []
         assert await asked(one, path) == f"The pages of 2 eSIMs are on the way to {BUYER}"

@@ -34,6 +34,23 @@ _AXE_AT_REST = """async (asked) => {
   }
   return violations.map((one) => (one === sizes ? {...one, nodes: small} : one));
 }"""
+# Text of a row of a table that is drawn across the line above or below it.
+CROSSED = """() => [...document.querySelectorAll(".table-responsive tbody tr")].flatMap((row) => {
+  const {top, bottom} = row.getBoundingClientRect(), range = document.createRange();
+  const texts = document.createTreeWalker(row, NodeFilter.SHOW_TEXT), found = [];
+  while (texts.nextNode()) {
+    const text = texts.currentNode, held = text.parentElement;
+    if (!text.data.trim() || held.closest("dialog, [popover], .visually-hidden") || !held.checkVisibility()) continue;
+    let clip = held;  // what of it is drawn at all
+    while (clip !== row && getComputedStyle(clip).overflowY === "visible") clip = clip.parentElement;
+    const drawn = clip === row ? {top: -Infinity, bottom: Infinity} : clip.getBoundingClientRect();
+    range.selectNodeContents(text);
+    const inside = [...range.getClientRects()].every((one) => Math.max(one.top, drawn.top) >= top - 1
+      && Math.min(one.bottom, drawn.bottom) <= bottom + 1 || one.bottom <= drawn.top || one.top >= drawn.bottom);
+    if (!inside) found.push(`text crosses its row at ${innerWidth}: ${text.data.trim().slice(0, 60)}`);
+  }
+  return found;
+})"""
 expect.set_options(timeout=1_000 * PATIENCE)
 needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="no chromium here")
 

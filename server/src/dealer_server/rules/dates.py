@@ -17,7 +17,12 @@ def minute(at: datetime) -> str:
 
 def short(at: datetime, now: datetime) -> str:
     """12 Nov, 14:03; of another year than `now` with it."""
-    return f"{at.day} {_MONTHS[at.month - 1]}, {at:%H:%M}" if at.year == now.year else minute(at)
+    return f"{short_day(at, now)}, {at:%H:%M}"
+
+
+def short_day(at: datetime, now: datetime) -> str:
+    """12 Nov; of another year than `now` with it."""
+    return f"{at.day} {_MONTHS[at.month - 1]}" if at.year == now.year else day(at)
 
 
 def listed(at: datetime, now: datetime) -> str:
@@ -28,6 +33,14 @@ def listed(at: datetime, now: datetime) -> str:
 def day(on: date) -> str:
     """12 Nov 2026."""
     return f"{on.day} {_MONTHS[on.month - 1]} {on.year}"
+
+
+def age(at: datetime, now: datetime) -> str:
+    """How long ago it was, in its largest unit: just now, 12 min ago, 5 h ago, 2 days ago."""
+    minutes = max(int((now - at).total_seconds() // 60), 0)
+    if minutes >= 2 * 24 * 60:
+        return f"{minutes // (24 * 60)} days ago"
+    return f"{minutes // 60} h ago" if minutes >= 60 else f"{minutes} min ago" if minutes else "just now"
 
 
 def lasted(begin: datetime, end: datetime) -> str:

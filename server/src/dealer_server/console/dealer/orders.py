@@ -15,13 +15,14 @@ from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_F
 from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.refunds import refund_by_form
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
-from dealer_server.console.shared.timeline import by_iccid
+from dealer_server.console.shared.timeline import by_name
 from dealer_server.console.shared.words import LANGUAGE_NAMES
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.mail_install_page import mail_install_pages
 from dealer_server.operations.recharges.offers import rechargeable
 from dealer_server.rules.install.stage import begin_by
 from dealer_server.rules.money import money
+from dealer_server.rules.notices.notice import is_mail_address
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.refunds import refund
@@ -32,6 +33,7 @@ from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.orders import OrderRow
 from dealer_server.store.notices import buyer_mails
+from dealer_server.store.notices.buyer_mails import BuyerMail
 from dealer_server.store.orders import order as store_order
 from esim_dealer.wire import snapshot as wire
 
@@ -75,10 +77,10 @@ async def orders(context: RequestContext) -> Answer:
     return await find_orders.page(context, find_orders.filters(context.query, context.tenant_id), more)
 
 
-async def unmailed(context: RequestContext, connection: Connection, rows: Sequence[OrderRow]) -> set[int]:
-    """Those with an eSIM that waits to be mailed, of a dealer who mails from here."""
+async def unmailed(context: RequestContext, connection: Connection, rows: Sequence[OrderRow]) -> set[int] | None:
+    """Those with an eSIM that waits to be mailed; None of a dealer who does not mail from here."""
     if not await buyer_mails.has_any(connection, context.tenant_id):
-        return set()
+        return None
     return await console_profiles.unmailed_orders(connection, context.tenant_id, [row.order_id for row in rows])
 
 
@@ -117,10 +119,11 @@ async def show_order(context: RequestContext) -> Html:
         profile_count=len(profiles),
         in_review=in_review,
         rechargeable=can_recharge,
-        install_by=_install_by(context, order),
+        use_by=_use_by(context, order),
+        buyer_mail=_buyer_mail(remark, mails),
         recharged=await recharged_by(context, order),
         refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
-        events=by_iccid(timeline.events(history), order),
+        events=by_name(timeline.events(history), order),
         remark=remark,
         credited_on=_credited_on(history),
         refundable=money.text(_refundable(order, blocked), order.currency),
@@ -153,10 +156,21 @@ async def _again(
     }
 
 
-def _install_by(context: RequestContext, order: Order) -> datetime | None:
-    """When the first eSIM of the order expires unless it is used."""
-    item = order.items[0]
-    return begin_by(item.profiles[0], order.order_id, context.parts.catalogue().package(item.package_code))
+def _use_by(context: RequestContext, order: Order) -> dict[int, datetime]:
+    """When its eSIMs that are delivered expire unless they are used, by profileId."""
+    packages = context.parts.catalogue()
+    return {
+        profile.profile_id: at
+        for item in order.items
+        for profile in item.profiles
+        if profile.iccid and (at := begin_by(profile, order.order_id, packages.package(item.package_code)))
+    }
+
+
+def _buyer_mail(remark: str | None, mails: Mapping[int, BuyerMail]) -> str:
+    """The buyer's address, as far as it is known: that of a mail, or the remark where it is one."""
+    known = [mail.mail for mail in mails.values() if mail.mail]
+    return known[0] if known else remark if remark and is_mail_address(remark) else ""
 
 
 def _credited_on(history: timeline.History) -> str:

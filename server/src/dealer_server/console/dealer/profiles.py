@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from dealer_server.audit_context import Actor
-from dealer_server.console.dealer import recharges, search, timeline
+from dealer_server.console.dealer import recharges, resale, search, timeline
 from dealer_server.console.dealer.orders import ProfileView, is_moving, load, profile_views
 from dealer_server.console.find import profiles as find_profiles
 from dealer_server.console.find.profiles import PROFILES
@@ -107,6 +107,9 @@ async def show_profile(context: RequestContext) -> Html:
         reported_at=life.reported_at if life else None,
         days=by_day(life.daily_usage if life else ()),
         package=package,
+        package_code=item.package_code,
+        price=item.price * item.period_num,
+        profit=resale.profit_of_esim(parts.catalogue(), order, item, view.profile),
         begin_by=begin_by(view.profile, order.order_id, package),
         plans=plans,
         offered=await recharges.offered(context, view.profile),

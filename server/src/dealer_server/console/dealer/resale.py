@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from dealer_server.operations.catalogue.catalogue import Catalogue
 from dealer_server.rules.catalogue.package import sold_by_day
-from dealer_server.rules.orders.model import Order
+from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.reports.sums import Sums
 from dealer_server.store.console.orders import OrderRow
 
@@ -59,6 +59,12 @@ def profit_of_row(catalogue: Catalogue, row: OrderRow) -> int | None:
             return None
         total += quantity * price
     return total - row.amount if row.pay_status == "PAID" and not row.refund_amount else None
+
+
+def profit_of_esim(catalogue: Catalogue, order: Order, item: Item, profile: Profile) -> int | None:
+    """None where it is not known, and of one that is refunded or is to be."""
+    price = suggested_price(catalogue, item.package_code, order.currency)
+    return None if price is None or profile.refunded or profile.held else (price - item.price) * item.period_num
 
 
 def profit_of_order(catalogue: Catalogue, order: Order) -> int | None:

@@ -11,6 +11,7 @@ from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, 
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.dealer import Ending
+from dealer_server.rules.install.stage import unused_until
 from dealer_server.rules.orders import identity
 from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.rules.search.query import FEWEST_DIGITS
@@ -35,10 +36,10 @@ GROUPS: Mapping[str, tuple[State, ...]] = {
 """Tabs and the states that each lists; each state is in one of them."""
 _NAMES: Mapping[str, str] = {"UNUSED": "Unused", "OVER": "Ended", "PROBLEM": "Problems"}
 NOT_MAILED: Listed = "NOT_MAILED"
-"""Of those that are not installed, offered to a dealer who mails from here."""
+"""A tab of those that are not installed, for a dealer who mails from here."""
 _GROUP_OF: Mapping[str, str] = {
     **{state: group for group, states in GROUPS.items() for state in states},
-    NOT_MAILED: "UNUSED",
+    NOT_MAILED: NOT_MAILED,
 }
 ASKED: tuple[str, ...] = (*GROUPS, *STATES, NOT_MAILED)
 """What may be asked for: a tab, or one state of it."""
@@ -85,12 +86,9 @@ def _asked(query: Mapping[str, str]) -> str:
     return params.one_of(query, "state", ASKED) or params.one_of(query, "status", ASKED) or ""
 
 
-def _chosen(asked: str, *, mails: bool) -> Chosen:
-    """`mails`: with those that wait to be mailed."""
+def _chosen(asked: str) -> Chosen:
     group = asked if asked in GROUPS else _GROUP_OF.get(asked, "")
-    within: Sequence[Listed] = GROUPS.get(group, STATES)
-    if mails and "NOT_INSTALLED" in within:
-        within = (*within, NOT_MAILED)
+    within: Sequence[Listed] = (NOT_MAILED,) if group == NOT_MAILED else GROUPS.get(group, STATES)
     options = [(group, "Any status"), *((state, _name(state)) for state in within)] if len(within) > 1 else []
     return Chosen(group, "" if asked == group else asked, options)
 
@@ -119,24 +117,25 @@ async def page(
         if own is not None:
             soon = min(sum(await count_ending_soon(connection, own, context.now)), COUNTED)
             mails = mails or await buyer_mails.has_any(connection, own)
-        states = (*STATES, NOT_MAILED) if mails else STATES
-        counts = {} if faults or wanted.iccid else await store.count(connection, wanted, states, COUNTED)
+        counts = {} if faults or wanted.iccid else await _counts(connection, wanted, mails=mails)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
     presets = [(_name(group), {name: group}) for group in GROUPS]
     if soon is not None:
         presets.insert([*GROUPS].index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
+    if mails:
+        presets.insert([*GROUPS].index("UNUSED") + 1, (_name(NOT_MAILED), {name: NOT_MAILED}))
     return Html(
         profiles=found.rows,
         in_review=in_review,
         filters=wanted,
         mails=mails,
-        unmailed=counts.get(NOT_MAILED, 0),
+        use_by=_use_by(context, found.rows),
         faults=faults,
         filtered=bool(faults) or wanted != filters({}, context.user.tenant_id),
-        tabs=await tabs.of(context, PROFILES, presets, _listed(counts, soon), COUNTED, parts=_GROUP_OF),
+        tabs=await tabs.of(context, PROFILES, presets, _listed(counts, soon, mails=mails), COUNTED, parts=_GROUP_OF),
         dates=dates.of(context, PROFILES),
-        chosen=_chosen(_asked(context.query), mails=mails),
+        chosen=_chosen(_asked(context.query)),
         pager=params.list_pager(
             context,
             PROFILES,
@@ -174,14 +173,32 @@ def _iccid_fault(typed: str | None) -> dict[str, str]:
 
 def _total(counts: Counts, states: Sequence[Listed]) -> int | None:
     """How many are in one of these states, in any where there are none; None where that is not known."""
-    if not states or None not in counts:
-        return counts.get(None)
-    return sum(counts[state] for state in states) if len(counts) > 1 else None
+    wanted = states or (None,)
+    return sum(counts[one] for one in wanted) if all(one in counts for one in wanted) else None
 
 
-def _listed(counts: Counts, soon: int | None) -> dict[str, int]:
+async def _counts(connection: Connection, wanted: ProfileFilter, *, mails: bool) -> Counts:
+    """How many there are in each state, as far as it is known; of a dealer with COUNTED or more those to be mailed are
+    counted among the newest, as its first page counts them."""
+    states = (*STATES, NOT_MAILED) if mails else STATES
+    counts = await store.count(connection, wanted, states, COUNTED)
+    if mails and NOT_MAILED not in counts and wanted.tenant_id is not None and wanted.in_all_time:
+        return {**counts, NOT_MAILED: await store.count_unmailed(connection, wanted.tenant_id, COUNTED)}
+    return counts
+
+
+def _use_by(context: RequestContext, rows: Sequence[ProfileRow]) -> dict[int, datetime]:
+    """When those that are not in use yet expire unless they are used, by profileId."""
+    packages = context.parts.catalogue()
+    found = {row.profile_id: (row.order_id, packages.package(row.package_code)) for row in rows if row.is_unused}
+    return {key: at for key, (order, package) in found.items() if package and (at := unused_until(order, package))}
+
+
+def _listed(counts: Counts, soon: int | None, *, mails: bool) -> dict[str, int]:
     """How many the tabs list, by their names, as far as it is known."""
-    all_of = {"All": (), **{_name(group): states for group, states in GROUPS.items()}}
+    all_of: dict[str, Sequence[Listed]] = {"All": (), **{_name(group): states for group, states in GROUPS.items()}}
+    if mails:
+        all_of[_name(NOT_MAILED)] = (NOT_MAILED,)
     found = {name: count for name, states in all_of.items() if (count := _total(counts, states)) is not None}
     return found if soon is None else {**found, ENDS_SOON: soon}
 

@@ -276,6 +276,8 @@ _DATES = {
     "short": dates.short,
     "listed": dates.listed,
     "day": dates.day,
+    "short_day": dates.short_day,
+    "age": dates.age,
     "lasted": dates.lasted,
 }
 

@@ -170,7 +170,7 @@ def failure_title(order: Order, line: int, supplier: str) -> str:
 _SMDP_TITLES = {
     "DOWNLOAD": "a phone downloads it",
     "INSTALLATION": "installed on a phone",
-    "ENABLED": "turned on in the phone",
+    "ENABLED": "installed and turned on in the phone",
     "DISABLED": "turned off in the phone",
     "DELETED": "deleted from the phone",
 }
@@ -283,12 +283,18 @@ def on_its_page(events: Iterable[Event], profile_id: int) -> list[Event]:
     ]
 
 
-def by_iccid(events: Iterable[Event], order: Order) -> list[Event]:
-    """Events of an order that name its eSIMs as phones and lists do; the only one of an order needs no name."""
+def by_name(events: Iterable[Event], order: Order) -> list[Event]:
+    """Events of an order that name its eSIMs as its page does: of one package by their place in it, else by ICCID; the
+    only one of an order needs no name."""
     if len(order.profiles) == 1:
         [profile] = order.profiles
         return on_its_page(events, profile.recharges or profile.profile_id)
-    names = {f"eSIM {profile.profile_id}:": f"eSIM {profile.iccid}:" for profile in order.profiles if profile.iccid}
+    count, alike = len(order.profiles), len(order.items) == 1
+    names = {
+        f"eSIM {profile.profile_id}:": f"eSIM {f'{at} of {count}' if alike else profile.iccid}:"
+        for at, profile in enumerate(order.profiles, 1)
+        if profile.iccid
+    }
 
     def named(title: str) -> str:
         head, colon, text = title.partition(":")

@@ -170,6 +170,9 @@
 
   // A form that was not sent is shown again in its dialog.
   for (const dialog of all("dialog[data-reopen]")) { dialog.removeAttribute("open"); dialog.showModal(); }
+  // A link from another page leads to a dialog.
+  const wanted = location.hash && document.getElementById(location.hash.slice(1));
+  if (wanted instanceof HTMLDialogElement && !wanted.open) wanted.showModal();
   addEventListener("pageshow", () => {
     for (const form of all("form[data-sent]")) {
       delete form.dataset.sent;

@@ -32,9 +32,13 @@ def stage(profile: Profile) -> Stage:
 def begin_by(profile: Profile, order_id: int, package: Package | None) -> datetime | None:
     """When it expires unless it is used (specification 3.4); None once it is in use, and where the package of its order
     is not known."""
-    if package is None or not package.unused_valid_days or stage(profile) not in ("READY", "INSTALLED"):
-        return None
-    return identity.created_at(order_id) + timedelta(days=package.unused_valid_days)
+    return unused_until(order_id, package) if package and stage(profile) in ("READY", "INSTALLED") else None
+
+
+def unused_until(order_id: int, package: Package) -> datetime | None:
+    """When an eSIM of this order expires unless it is used."""
+    days = package.unused_valid_days
+    return identity.created_at(order_id) + timedelta(days=days) if days else None
 
 
 def days_left(profile: Profile, now: datetime) -> int | None:

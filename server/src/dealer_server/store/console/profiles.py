@@ -34,6 +34,10 @@ class ProfileFilter(NamedTuple):
     end: int = NEWEST
     ending: tuple[datetime, datetime] | None = None
 
+    @property
+    def in_all_time(self) -> bool:
+        return self.first == 0 and self.end == NEWEST
+
 
 class ProfileRow(NamedTuple):
     """A profile in a list. `held`: a pending refund names it. `unmailed`: it is NOT_MAILED."""
@@ -60,6 +64,15 @@ class ProfileRow(NamedTuple):
     @property
     def shows_suspended(self) -> bool:
         return self.suspended and self.plan_use_status != "ENDED" and self.lifecycle_status != "CANCELLED"
+
+    @property
+    def is_unused(self) -> bool:
+        """Delivered and valid, its plan has not begun."""
+        return (
+            self.iccid is not None
+            and self.plan_use_status == "NOT_STARTED"
+            and not (self.failed or self.refunded or self.lifecycle_status == "CANCELLED")
+        )
 
 
 class ProfileOwner(NamedTuple):
