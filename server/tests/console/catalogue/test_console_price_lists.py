@@ -89,6 +89,10 @@ async def test_lists_tell_their_rule_and_exceptions_and_what_their_dealers_bough
     assert "Revenue, 30 days 145.80 USD 90 eSIMs" in page and "TEST-OK" in page, "what sold most stands first"
     assert "1 package" in await see(admin, f"{home}?only=exceptions")
     assert "TEST-OK" not in (await see(admin, f"{home}?only=exceptions")).partition("List price")[2]
+    number = dealer.tenant_id
+    assert f"/console/dealers/{number}" in (await admin.get(f"/console/dealers?list={home.rpartition('/')[2]}")).text
+    assert f"/console/dealers/{number}" not in (await admin.get("/console/dealers?list=none")).text
+    assert "/console/dealers?list=none" in (await admin.get(LISTS)).text
 
 
 async def test_a_list_replaces_the_markup_of_a_dealer(service: Service, dealer: ApiClient, admin: Browser):

@@ -44,7 +44,7 @@ async def _unread(context: RequestContext) -> int:
         return len(await marks.unread(connection, context.tenant_id, types_of(context.user.full_role), mark))
 
 
-@page(NOTICES, DEALERS, "dealer/notices.html", MenuEntry("Notices", "bell", 152, waiting=_unread))
+@page(NOTICES, DEALERS, "dealer/notices.html", MenuEntry("Notices", "bell", 11, waiting=_unread))
 async def notices(context: RequestContext) -> Html:
     """The newest first. Those of plans that have ended are one line, unless they are asked for."""
     user, before = context.user, params.number(context.query, "before")

@@ -82,13 +82,10 @@ async def packages(context: RequestContext) -> Html:
         connected = await console_suppliers.list_suppliers(connection)
         counts = await findings.call_counts(connection, connected, context.now)
     following = rows[PAGE_SIZE - 1].package.package_code if len(rows) > PAGE_SIZE else None
-    total, shares = _in_state(states, filters), [_margin(row) for row in rows[:PAGE_SIZE]]
+    total = _in_state(states, filters)
     return Html(
-        packages=[
-            (row, share, sales.get(row.package.package_code))
-            for row, share in zip(rows[:PAGE_SIZE], shares, strict=True)
-        ],
-        far_below=_far_below(shares),
+        packages=[(row, _margin(row), sales.get(row.package.package_code)) for row in rows[:PAGE_SIZE]],
+        far_below=_far_below(rows),
         filters=filters,
         asked=asked,
         total=total,
@@ -198,9 +195,9 @@ def _margin(row: PackageRow) -> int | None:
     return None if row.cost is None else price_list.margin(row.package.price, row.cost)
 
 
-def _far_below(shares: Sequence[int | None]) -> float:
+def _far_below(rows: Sequence[PackageRow]) -> float:
     """Half of the usual margin of a page: less than that is marked."""
-    known = [share for share in shares if share is not None]
+    known = [share for row in rows if (share := _margin(row)) is not None]
     return median(known) / 2 if known else 0
 
 

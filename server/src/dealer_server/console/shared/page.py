@@ -13,7 +13,7 @@ from starlette.routing import compile_path
 
 from dealer_server.console.shared.request_context import Count, User, View
 
-GROUPS = ((0, ""), (11, "Sales"), (60, "Money"), (70, "Catalogue"), (100, "Integration"), (150, "Settings"))
+GROUPS = ((0, ""), (12, "Sales"), (60, "Money"), (70, "Catalogue"), (100, "Integration"), (150, "Settings"))
 """Headings of the menu, each with the first position below it."""
 
 

@@ -88,15 +88,16 @@
   document.addEventListener("keydown", (event) => {
     const menu = document.querySelector(".more-menu:popover-open");
     if (!menu) return;
-    const entries = [...all(".btn", menu)], at = entries.indexOf(document.activeElement);
+    const entries = [...all(".btn", menu)].filter((entry) => entry.checkVisibility()), at = entries.indexOf(document.activeElement);
     const to = { ArrowDown: at + 1, ArrowUp: Math.max(at, 0) - 1, Home: 0, End: -1 }[event.key];
     if (to === undefined) return;
     event.preventDefault();
     entries.at(to % entries.length).focus();
   });
   document.addEventListener("close", (event) => {
-    const menu = event.target.id && document.querySelector(`.more-menu:has([commandfor="${event.target.id}"])`);
-    if (menu) opener(menu).focus();
+    const openers = event.target.id ? [...all(`[commandfor="${event.target.id}"][command=show-modal]`)] : [];
+    const menu = openers.map((one) => one.closest(".more-menu")).find(Boolean);
+    if (menu && !openers.some((one) => one.checkVisibility())) opener(menu).focus();
   }, true);
 
   // The menu goes when its button has left the page's view: it would stand above the top bar.

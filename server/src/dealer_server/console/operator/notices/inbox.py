@@ -80,7 +80,7 @@ async def _unread_subjects(context: RequestContext) -> int:
     return len({subject(one.notice_type, one.data) for one in found})
 
 
-@page(NOTICES, OPERATOR_READERS, "operator/notices/inbox.html", MenuEntry("Notices", "bell", 152, _unread_subjects))
+@page(NOTICES, OPERATOR_READERS, "operator/notices/inbox.html", MenuEntry("Notices", "bell", 11, _unread_subjects))
 async def inbox(context: RequestContext) -> Html:
     asked: State | None = params.one_of(context.query, "state", STATES)
     state = asked or "open"
@@ -98,13 +98,19 @@ async def inbox(context: RequestContext) -> Html:
         lines=shown,
         filtered=kind is not None or before is not None,
         faults=params.faults(context.query, kind=tuple(GROUPS)),
-        counts={"open": len(open_lines)},
+        counts={"open": _counted(open_lines)},
         tabs=tabs(kind),
         kinds=[("", "Any type"), *((name, name) for name in GROUPS)],
         newest=max((told.notice_id for line in lines for told in line.told), default=0),
         unread=sum(line.unread for line in lines),
         pages=params.pager(context, NOTICES, following),
     )
+
+
+def _counted(lines: Sequence[Line]) -> str:
+    """How many subjects are open, and how many of them are unread, which the menu counts."""
+    unread = sum(line.unread for line in lines)
+    return f"{len(lines)}, {unread} unread" if unread else f"{len(lines)}"
 
 
 async def count_open(connection: Connection, context: RequestContext) -> int:
