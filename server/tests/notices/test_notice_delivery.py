@@ -142,7 +142,7 @@ async def test_what_fails_for_good_is_kept_and_shown(service: Service, dealer: A
     assert await states(service, dealer.tenant_id) == [("FAILED", 3, "HTTP 503"), ("FAILED", 1, "HTTP 410")]
     async with signed_in(service, "finance", dealer.tenant_id) as own:
         page = (await own.get("/console/notices")).text
-    assert "HTTP 503" in page and "notice URL" in page and "Top-up approved: 20.00 USD" in page
+    assert "HTTP 503" in page and "notice URL" in page and "Top-up approved: 20.00\u00a0USD" in page
 
 
 async def test_a_notice_has_a_page_for_those_who_are_told_of_it(
@@ -371,7 +371,7 @@ async def test_without_a_mail_server_nothing_is_mailed_and_the_console_says_so(s
         async with notice_worker(service) as one:
             assert await all_told(one) == 0
         page = (await own.get("/console/notices")).text
-        assert "Email is off: no mail server is set up." in page and "Top-up approved: 20.00 USD" in page
+        assert "Email is off: no mail server is set up." in page and "Top-up approved: 20.00\u00a0USD" in page
         assert (await own.get("/console/mails")).status_code == 404
     async with signed_in(service) as admin:
         assert (await admin.get("/console/mails")).status_code == 200

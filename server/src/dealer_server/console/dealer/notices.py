@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date
+from itertools import groupby
 from typing import NamedTuple
 
 from dealer_server.console.auth.notices import GROUPS, NOTICES
@@ -13,6 +14,7 @@ from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Html, RequestContext
 from dealer_server.rules import dates
+from dealer_server.rules.money import money
 from dealer_server.rules.notices.notice import AnyNoticeType, types_of
 from dealer_server.rules.notices.texts import Text, text_of
 from dealer_server.rules.reports.period import day_of
@@ -35,6 +37,13 @@ class Row(NamedTuple):
     level: str
     unread: bool
     failed: Sequence[Outcome]
+
+
+class Line(NamedTuple):
+    """One notice, or several under a `title`, the newest first."""
+
+    rows: Sequence[Row]
+    title: str = ""
 
 
 async def _unread(context: RequestContext) -> int:
@@ -67,11 +76,12 @@ async def notices(context: RequestContext) -> Html:
     rows = [_row(one, mark.is_unread(one.notice_id), failed[one.notice_id], left) for one in shown]
     following = found[SIZE - 1].notice_id if len(found) > SIZE and kind != UNREAD else None
     ended = [row for row in rows if row.level == "past" and kind != "customers"]
-    lines = [[row] for row in rows if row.level != "past" or kind == "customers"] + [ended] * bool(ended)
-    lines.sort(key=lambda its: -its[0].notice.notice_id)
+    lines = _joined([row for row in rows if row.level != "past" or kind == "customers"])
+    if ended:
+        lines.append(Line(ended, _title(ended) if ended[1:] else ""))
+    lines.sort(key=lambda its: -its.rows[0].notice.notice_id)
     return Html(
         lines=lines,
-        ended_title=_title(ended) if ended else "",
         newest=found[0].notice_id if found else 0,
         unread=len(unread),
         kind=kind,
@@ -80,6 +90,26 @@ async def notices(context: RequestContext) -> Html:
         mails=context.parts.settings.mails,
         pages=params.pager(context, NOTICES, following, size=SIZE),
     )
+
+
+def _joined(rows: Sequence[Row]) -> list[Line]:
+    """Top-ups that were approved one after the other are one line."""
+    lines = list[Line]()
+    for currency, found in groupby(rows, _approved_in):
+        run = list(found)
+        if currency is None or not run[1:]:
+            lines += [Line([row]) for row in run]
+        else:
+            amount = sum(money.parse(row.notice.data["amount"], currency) for row in run)
+            lines.append(Line(run, f"{many(len(run), 'top-up')} approved, {money.shown(amount, currency)}"))
+    return lines
+
+
+def _approved_in(row: Row) -> str | None:
+    """The currency of a top-up that was approved; None where somebody was not told of it, which its own line says."""
+    data = row.notice.data
+    approved = row.notice.notice_type == "TOPUP_REVIEWED" and data["status"] == "APPROVED" and not row.failed
+    return data["currency"] if approved else None
 
 
 def _row(one: Notice, unread: bool, failed: Sequence[Outcome], left: Mapping[date, int]) -> Row:
@@ -94,6 +124,9 @@ def _row(one: Notice, unread: bool, failed: Sequence[Outcome], left: Mapping[dat
             text = text._replace(subject=f"{many(told, 'plan')} ended on {dates.day(day)}")
         elif still != told:
             text = text._replace(subject=f"{text.subject}, {still or 'none'} still in use")
+    text = text._replace(
+        subject=text.subject.replace(f" {one.data.get('currency')}", f"\u00a0{one.data.get('currency')}")
+    )
     if not (unread or text.urgent) or level == "past":
         text = text._replace(sentence="")
     return Row(one, text, level, unread, failed)

@@ -18,6 +18,9 @@ from dealer_server.store.console.queues import RefundRow
 
 REFUNDS = "/console/refunds"
 STATES = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED")
+OPEN = STATES[:2]
+MOST_OPEN = 10
+"""Those that are not settled stand first, so many of each state."""
 COLUMNS: Mapping[str, Callable[[RefundRow], str]] = {
     "refundNo": lambda row: identity.refund_no(row.refund_id),
     "createTime": lambda row: f"{row.created_at:%Y-%m-%dT%H:%M:%SZ}",
@@ -37,15 +40,21 @@ COLUMNS: Mapping[str, Callable[[RefundRow], str]] = {
 async def refunds(context: RequestContext) -> Html:
     order, seen = params.order(context, REFUNDS, CREATED, NEWEST_FIRST), params.number(context.query, "before")
     faults = params.faults(context.query, status=STATES)
-    found, amounts = ListPage[RefundRow]((), None), dict[str, int]()
+    found, amounts, unsettled = ListPage[RefundRow]((), None), dict[str, int](), list[RefundRow]()
     status = params.text(context.query, "status")
     filtered = any(params.text(context.query, name) for name in ("status", "q", "from", "to"))
     async with context.parts.database.connection() as connection:
         if not faults:
-            found = await _read(connection, context, seen, SHORT_PAGE, oldest_first=not order.descending)
+            oldest_first = not order.descending
+            found = await _read(connection, context, seen, SHORT_PAGE, oldest_first=oldest_first, settled=not filtered)
+            for state in OPEN if not filtered and seen is None else ():
+                unsettled += await queues.refunds(
+                    connection, state, None, MOST_OPEN, context.tenant_id, oldest_first=oldest_first
+                )
             if not params.text(context.query, "q"):
                 amounts = await queues.refund_amounts(connection, context.tenant_id, _span(context))
-        references = await orders.references(connection, context.tenant_id, [row.order_id for row in found.rows])
+        order_ids = [row.order_id for row in (*unsettled, *found.rows)]
+        references = await orders.references(connection, context.tenant_id, order_ids)
         counted = await queues.by_status(connection, "refund", context.tenant_id)
         counted |= await queues.unsettled(connection, context.tenant_id)
     presets = [(words.text(state), {"status": state}) for state in STATES]
@@ -53,16 +62,18 @@ async def refunds(context: RequestContext) -> Html:
     known = {words.text(state): counted.get(state, none) for state in STATES} | {"All": counted["ALL"]}
     counts = {name: count for name, count in known.items() if count is not None}
     return Html(
-        total=amounts.get(params.text(context.query, "status") or "ALL"),
-        automatic=amounts.get("AUTO", 0) if status in (None, "REFUNDED") else 0,
-        reviewed=counted.get("REVIEW", 0),
+        sums=[
+            (words.text(state).lower(), amounts[state])
+            for state in STATES
+            if amounts.get(state) and status in (None, state)
+        ],
+        currency=next((row.currency for row in (*unsettled, *found.rows)), ""),
         references=references,
-        split=[(words.text(state).lower(), amounts[state]) for state in STATES if amounts.get(state)]
-        if not status
-        else [],
+        open=[_shown(row) for row in unsettled],
+        more_open=[state for state in OPEN if (counted.get(state) or 0) > MOST_OPEN],
         faults=faults,
         dates=dates.of(context, REFUNDS),
-        refunds=[(row, _state(row), refusal_text(row.refusals)) for row in found.rows],
+        refunds=[_shown(row) for row in found.rows],
         order=order,
         pager=_pager(context, found, counts),
         tabs=await tabs.of(context, REFUNDS, presets, counts, queues.MANY),
@@ -73,10 +84,19 @@ async def refunds(context: RequestContext) -> Html:
 
 def _pager(context: RequestContext, found: ListPage[RefundRow], counts: Mapping[str, int]) -> Pager:
     status, narrowed = params.text(context.query, "status"), any(context.query.get(one) for one in ("q", "from", "to"))
-    total = None if narrowed else counts.get(words.text(status) if status else "All")
-    shown = len(found.rows)
+    known, word, most = counts.get(words.text(status) if status else "All"), "refund", queues.MANY
+    if not (status or narrowed) and known is not None:
+        not_settled = sum(counts.get(words.text(state), 0) for state in OPEN)
+        known, word, most = known - not_settled, "settled refund", most - not_settled
     return params.pager(
-        context, REFUNDS, found.next, shown=shown, word="refund", total=total, most=queues.MANY, size=SHORT_PAGE
+        context,
+        REFUNDS,
+        found.next,
+        shown=len(found.rows),
+        word=word,
+        total=None if narrowed else known,
+        most=most,
+        size=SHORT_PAGE,
     )
 
 
@@ -97,7 +117,13 @@ def _span(context: RequestContext) -> tuple[int, int]:
 
 
 async def _read(
-    connection: Connection, context: RequestContext, seen: int | None, size: int, *, oldest_first: bool
+    connection: Connection,
+    context: RequestContext,
+    seen: int | None,
+    size: int,
+    *,
+    oldest_first: bool,
+    settled: bool = False,
 ) -> ListPage[RefundRow]:
     status, text = params.one_of(context.query, "status", STATES), params.text(context.query, "q")
     span, order_id = _span(context), None
@@ -106,9 +132,22 @@ async def _read(
     elif text:
         order_id = (await dealer.locate(connection, context.tenant_id, text))[0] or 0  # none has this number
     rows = await queues.refunds(
-        connection, status, seen, size + 1, context.tenant_id, oldest_first=oldest_first, span=span, order_id=order_id
+        connection,
+        status,
+        seen,
+        size + 1,
+        context.tenant_id,
+        oldest_first=oldest_first,
+        span=span,
+        order_id=order_id,
+        settled=settled,
     )
     return ListPage(rows[:size], rows[size - 1].refund_id if len(rows) > size else None)
+
+
+def _shown(refund: RefundRow) -> tuple[RefundRow, str, str]:
+    """With its state, and why it was rejected."""
+    return refund, _state(refund), refusal_text(refund.refusals)
 
 
 def _state(refund: RefundRow) -> str:

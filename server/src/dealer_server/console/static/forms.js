@@ -44,6 +44,9 @@
     const margin = (2000n * left + price) / (2n * price || 1n), decimals = Number(form.dataset.decimals);
     const texts = { price: amountText(price, decimals), left: amountText(left, decimals), margin: `${margin / 10n}.${margin % 10n} %` };
     for (const [name, text] of Object.entries(texts)) form.querySelector(`[data-markup-${name}]`).textContent = text;
+    const suggested = price === BigInt(form.dataset.suggested), same = form.querySelector("[data-markup-same]");
+    if (same) same.textContent = suggested ? "as suggested" : "";
+    form.querySelector("[data-markup-other]")?.toggleAttribute("hidden", suggested);
   });
 
   // A field for a file names the one that is chosen. A button that needs one of some fields waits until it is filled in.

@@ -294,12 +294,15 @@ async def refunds(
     *,
     oldest_first: bool,
     order_id: int | None = None,
+    settled: bool = False,
 ) -> list[RefundRow]:
     """By status, after the one seen last; of all dealers or of one, of these ids, of all orders or of one. REVIEW:
-    those that wait for an operator, all or `only` these; REFUNDING: the others that are not settled."""
+    those that wait for an operator, all or `only` these; REFUNDING: the others that are not settled. `settled`: without
+    both."""
     order = pages.by_id(oldest_first=oldest_first)
     unsettled = status in ("REVIEW", "REFUNDING")
-    found = (_UNSETTLED_REFUNDS if unsettled else _of_all("refund", "refund_id", " {order}")).format(
+    some = " AND status <> 'REFUNDING' {order}" if settled else " {order}"
+    found = (_UNSETTLED_REFUNDS if unsettled else _of_all("refund", "refund_id", some)).format(
         **order,
         order=_OF_ORDER if order_id is not None else _OF_ANY,
         reviewed=_REVIEWED if status == "REVIEW" else f"NOT {_REVIEWED}",
