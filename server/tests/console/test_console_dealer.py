@@ -632,7 +632,7 @@ async def test_what_failed_is_sent_again_at_once(
         f"{count[1]} webhooks? (is|are) sent again", await developer.post("/console/webhooks/resend-failed")
     )
     await until(developer, f"/console/webhooks?order={order_no}&event=ORDER_PAID", "DELIVERED")
-    text = await until(developer, "/console/webhooks", " on retry")
+    text = await until(developer, "/console/webhooks", " needed a retry")
     assert "resend-failed" not in text and "HTTP 500 → 200" in text
 
 
@@ -660,7 +660,7 @@ async def test_many_that_failed_are_sent_again_by_one_job(
         async with asyncio.timeout(PATIENCE):
             while await connection.fetchval(job, dealer.tenant_id) is None:
                 await asyncio.sleep(0.05)
-    text = await until(developer, "/console/webhooks", " on retry")
+    text = await until(developer, "/console/webhooks", " needed a retry")
     assert "resend-failed" not in text
     assert "HTTP 500 → 200" in await developer.get("/console/webhooks?event=ORDER_PAID")
 
