@@ -12,13 +12,24 @@ KILLED = -9
 LINES = 300
 
 
-@pytest.mark.parametrize("point", ["bulk.confirmed", "order.fast.committed", "order.fast.before:2"])
-async def test_a_file_that_was_cut_short_is_continued(database_url: str, point: str):
-    async with running_service(database_url, worker=False) as service:
+@pytest.mark.parametrize(
+    ("point", "mail"),
+    [
+        ("bulk.confirmed", ""),
+        ("order.fast.committed", ""),
+        ("order.fast.before:2", ""),
+        ("order.written", "ann@example.com"),
+        ("order.committed", "ann@example.com"),
+    ],
+)
+async def test_a_file_that_was_cut_short_is_continued(database_url: str, point: str, mail: str):
+    """And each buyer is mailed once."""
+    env = environment(database_url, DEALER_MAILBOX="true")
+    async with running_service(database_url, worker=False, mailbox=True) as service:
         created = await service.tenant(balance="1000", qps=0)
-        async with service.client(created) as dealer, signed_in(service, "finance", dealer.tenant_id) as clerk:
-            page = await uploaded(clerk, *[f"TEST-OK,1,,,{line}" for line in range(LINES)])
-            async with running("serve", "--port", "0", env=environment(database_url), kill_at=point) as serve:
+        async with service.client(created) as dealer, signed_in(service, "admin", dealer.tenant_id) as clerk:
+            page = await uploaded(clerk, *[f"TEST-OK,1,,,{line},{mail}" for line in range(LINES)])
+            async with running("serve", "--port", "0", env=env, kill_at=point) as serve:
                 clerk.url = await serve.ready()
                 fields = await bulk_form(clerk, page)
                 with pytest.raises(httpx2.HTTPError):
@@ -32,3 +43,8 @@ async def test_a_file_that_was_cut_short_is_continued(database_url: str, point: 
             assert await order_count(dealer) == LINES
             assert (await dealer.post("/account/balance")).data["balance"] == f"{1000 - LINES * 1.8:.2f}"
             assert await service.audit() == []
+            async with service.database.connection() as connection:
+                sent = await connection.fetch(
+                    "SELECT profile_id FROM buyer_mail WHERE tenant_id = $1", dealer.tenant_id
+                )
+            assert len({row["profile_id"] for row in sent}) == len(sent) == (LINES if mail else 0)

@@ -1,6 +1,8 @@
 """The page of an eSIM, mailed to its buyer: in the dealer's brand, once; its dealer reads to whom."""
 
+import asyncio
 import json
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -19,10 +21,11 @@ from dealer_server.operations.retention.sweep import Sweeper
 from dealer_server.rules.install.languages import LANGUAGES
 from dealer_server.rules.orders.identity import order_no
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.store.notices import buyer_mails
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Service, running_service
 from support.browser import Browser, said, signed_in
-from support.console.buying import acts_of, buy, form
+from support.console.buying import acts_of, bulk_form, buy, form
 from support.console.buying import asked as asked_to_buy
 from support.console.operator_pages import see
 from support.money.refunds import bought, profiles, query
@@ -145,6 +148,33 @@ async def test_all_esims_of_an_order_are_sent_at_once(service: Service, dealer: 
     async with signed_in(service, "finance", dealer.tenant_id) as clerk:
         assert "Send all" not in (await clerk.get(path)).text
         assert (await clerk.post(f"{path}/mail", {"mail": BUYER, "language": "en"})).status_code == 403
+
+
+async def test_the_buyers_of_a_file_are_mailed_once_each(service: Service, dealer: ApiClient):
+    """However often it is sent; they do not count among the mails of an hour that are sent by hand."""
+    async with service.database.connection() as connection:
+        await connection.execute("DELETE FROM buyer_mail")
+    lines = (f"TEST-OK,2,{BUYER},de", "TEST-OK,1,,", "TEST-OK,1,bob@example.com,")
+    text = "\n".join(("packageCode,quantity,buyerEmail,language", *lines))
+    async with signed_in(service, "admin", dealer.tenant_id) as boss:
+        page = (await boss.post("/console/bulk", {"text": text})).headers["location"]
+        shown = await see(boss, page)
+        assert "3 orders, 4 eSIMs, 3 mails to buyers" in shown and BUYER in shown
+        fields = await bulk_form(boss, page)
+        forms = [fields | {"once": secrets.token_hex(16)} for _ in range(4)]
+        await asyncio.gather(*[boss.send(f"{page}/buy", one, Referer=f"{boss.url}{page}") for one in forms])
+        wrong = await boss.post("/console/bulk", {"text": "packageCode,buyerEmail\nTEST-OK,ann"})
+        assert wrong.status_code == 400 and "must be one plain address" in wrong.text
+    async with service.database.connection() as connection:
+        rows = await connection.fetch(
+            "SELECT mail, language, count(DISTINCT profile_id) AS esims, count(*) AS mails FROM buyer_mail"
+            " WHERE tenant_id = $1 GROUP BY mail, language ORDER BY mail",
+            dealer.tenant_id,
+        )
+        async with connection.transaction():
+            assert await buyer_mails.count_since(connection, dealer.tenant_id, clock.now() - HOUR) == 0
+    assert [tuple(row.values()) for row in rows] == [(BUYER, "de", 2, 2), ("bob@example.com", "en", 1, 1)]
+    assert 3 in {json.loads(act.detail)["mails"] for act in await acts_of(service, dealer, "orders.bulk")}
 
 
 @asynccontextmanager

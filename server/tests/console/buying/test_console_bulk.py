@@ -178,6 +178,8 @@ async def test_the_same_lines_again_are_warned_of(clerk: Browser):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("packageCode,buyerEmail\nTEST-OK,ann@example.com", "buyerEmail only an admin may mail install pages"),
+        ("packageCode,language\nTEST-OK,de", "language is that of the mail to buyerEmail, which is empty"),
         ("code\nX", "packageCode this column is missing"),
         ("packageCode;quantity\nTEST-OK;1", "cells are separated by semicolons; save the file with commas"),
         ("packageCode,colour\nTEST-OK,red", "colour column 2 is not known; accepted: packageCode, quantity"),

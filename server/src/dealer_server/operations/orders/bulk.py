@@ -17,7 +17,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.operations.catalogue.catalogue import Catalogue
 from dealer_server.operations.errors import OperatorError
-from dealer_server.operations.orders.buy import bought_line
+from dealer_server.operations.orders.buy import bought_line, mailed
 from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import bulk as rules
@@ -68,15 +68,17 @@ class Bought(NamedTuple):
 
 
 async def read_bulk(
-    database: Database, catalogue: Catalogue, tenant_id: int, text: str, author: str, now: datetime
+    database: Database, catalogue: Catalogue, tenant_id: int, text: str, no_mails: str, author: str, now: datetime
 ) -> tuple[BulkFile, int | None]:
-    """What a file holds. One without a fault is kept, and has a number then; nothing is bought."""
+    """What a file holds. One without a fault is kept, and has a number then; nothing is bought. `no_mails`: why no
+    install page can be mailed, "" where it can."""
     async with database.connection() as connection:
         prices = await tenant.load_prices(connection, tenant_id)
-    found = rules.read(text, lambda code: catalogue.offer(code, prices))
+    found = rules.read(text, lambda code: catalogue.offer(code, prices), no_mails)
     if found.faults:
         return found, None
-    digest = hashlib.sha256(repr([line[1:] for line in found.lines]).encode()).digest()
+    bought = [line[1:] if line.mail else line[1:6] for line in found.lines]
+    digest = hashlib.sha256(repr(bought).encode()).digest()
     async with database.transaction() as connection:
         token = secrets.token_hex(8)
         return found, await store_bulk.add(connection, tenant_id, token, digest, found.lines, author, now)
@@ -120,15 +122,19 @@ async def place_bulk(
     tenant_id: int,
     bulk_id: int,
     seen: str,
+    no_mails: str,
     actor: Actor,
     now: datetime,
 ) -> Bought:
-    """Places what is left of a file, at the prices that the person has `seen`. Raises BulkNotFound, OperatorError."""
+    """Places what is left of a file, at the prices that the person has `seen`; install pages are mailed to the buyers
+    that it names, unless there are `no_mails`. Raises BulkNotFound, OperatorError."""
     async with database.transaction() as connection:
         quote = await quote_bulk(connection, catalogue, tenant_id, bulk_id)
         prices = await tenant.load_prices(connection, tenant_id)
         if not quote.left:
             raise OperatorError("There is nothing left to buy.")
+        if no_mails and any(line.mail for line in quote.left):
+            raise OperatorError(f"This file mails install pages, but {no_mails}. Nothing was bought.")
         if quote.seen != seen:
             raise OperatorError("What is left, or its prices, has changed. Nothing was bought; please look again.")
         if quote.total > quote.available:
@@ -139,6 +145,7 @@ async def place_bulk(
             "transactionIds": f"bulk-{quote.bulk.token}-",
             "orders": len(quote.left),
             "eSIMs": sum(line.quantity for line in quote.left),
+            "mails": sum(line.quantity for line in quote.left if line.mail),
             "amount": money.text(quote.total, quote.currency),
             "currency": quote.currency,
         }
@@ -167,22 +174,27 @@ async def _submit(
 ) -> list[object]:
     """What became of each line that was left, in their order. Raises what is no refusal."""
     requests = [
-        bought_line(
-            tenant_id,
-            catalogue,
-            prices,
-            transaction_id=rules.transaction_id(quote.bulk.token, line.line),
-            package_code=line.package_code,
-            quantity=line.quantity,
-            period_num=line.period_num,
-            price=quote.prices[line.line] or 0,
-            remark=line.remark or None,
+        (
+            line,
+            bought_line(
+                tenant_id,
+                catalogue,
+                prices,
+                transaction_id=rules.transaction_id(quote.bulk.token, line.line),
+                package_code=line.package_code,
+                quantity=line.quantity,
+                period_num=line.period_num,
+                price=quote.prices[line.line] or 0,
+                remark=line.remark or None,
+            ),
         )
         for line in quote.left
     ]
-    results: list[object] = list(
-        await asyncio.gather(*[orders.submit(request) for request in requests], return_exceptions=True)
-    )
+    submitted = [
+        orders.submit(mailed(order, line.mail, line.language) if line.mail and line.language else order)
+        for line, order in requests
+    ]
+    results: list[object] = list(await asyncio.gather(*submitted, return_exceptions=True))
     for result in results:
         if isinstance(result, BaseException) and not isinstance(result, Refusal):
             raise result

@@ -6,8 +6,9 @@ import msgspec
 
 from dealer_server.audit_context import Actor
 from dealer_server.operations.catalogue.catalogue import Catalogue
-from dealer_server.operations.orders.place import PersonalOrder
+from dealer_server.operations.orders.place import MailedOrder, PersonalOrder
 from dealer_server.rules import refusal
+from dealer_server.rules.install.languages import Language
 from dealer_server.rules.money import money
 from dealer_server.rules.orders.order import OrderRequest, order_request
 from dealer_server.rules.orders.pricing import PriceList
@@ -48,6 +49,12 @@ def personal(order: OrderRequest, act: Actor) -> PersonalOrder:
     """The order with the person who places it, for the audit log."""
     fields = {name: getattr(order, name) for name in OrderRequest.__struct_fields__}
     return PersonalOrder(**fields, act=act)
+
+
+def mailed(order: OrderRequest, mail: str, language: Language) -> MailedOrder:
+    """The order with whom its install pages are mailed to."""
+    fields = {name: getattr(order, name) for name in OrderRequest.__struct_fields__}
+    return MailedOrder(**fields, mail=mail, language=language)
 
 
 def _money(amount: int, currency: str) -> msgspec.Raw:

@@ -24,10 +24,12 @@ from dealer_server.db.locking_batcher import LockingBatcher, first_batches
 from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.rules import refusal
+from dealer_server.rules.install.languages import Language
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, order
 from dealer_server.rules.orders.order import Decision, ExistingOrder, OrderRequest, Placed
 from dealer_server.store.audit.audit_log import record_act
+from dealer_server.store.notices import buyer_mails
 from dealer_server.store.orders.order import Written
 from dealer_server.store.suppliers.stock import Free
 
@@ -44,6 +46,13 @@ class PersonalOrder(OrderRequest, frozen=True, kw_only=True):
     """An order that a person places at the console; `act` goes into the audit log with it."""
 
     act: Actor
+
+
+class MailedOrder(OrderRequest, frozen=True, kw_only=True):
+    """An order whose install pages are mailed as soon as they are ready; the mails are written with it."""
+
+    mail: str
+    language: Language
 
 
 class OrderBatcher:
@@ -90,8 +99,8 @@ class OrderBatcher:
         return self._batcher.submit(request)
 
     def _is_apart(self, request: OrderRequest) -> bool:
-        """Whether one statement cannot place it: it is a repeat, or an act is recorded with it."""
-        return request in self._recent or isinstance(request, PersonalOrder)
+        """Whether one statement cannot place it: it is a repeat, or an act or mails are written with it."""
+        return request in self._recent or isinstance(request, PersonalOrder | MailedOrder)
 
     async def drain(self) -> None:
         await self._batcher.drain()
@@ -217,6 +226,7 @@ class OrderBatcher:
                     if placed and not (await store.order.write(session, placed)).whole:
                         raise AssertionError("locked rows do not change")
                     await _record_acts(session, placed)
+                    await _add_mails(session, placed)
                 failpoints.hit("order.written")
             failpoints.hit("order.committed")
         except DatabaseLost as lost:
@@ -298,6 +308,15 @@ async def _record_acts(session: Session, placed: Iterable[Placed]) -> None:
         # The batch runs in a task of its own, which has the source of no request.
         audit_context.source.set(request.act.source)
         await record_act(session, request.act.author, "order.place", request.tenant_id, detail)
+
+
+async def _add_mails(session: Session, placed: Iterable[Placed]) -> None:
+    """Of orders whose install pages are to be mailed."""
+    for placement in placed:
+        request, first = placement.request, placement.first_profile_id
+        if isinstance(request, MailedOrder):
+            key, ids = (request.tenant_id, placement.order_id), range(first, first + request.profile_count)
+            await buyer_mails.add_with_order(session, *key, [*ids], request.mail, request.language, placement.at)
 
 
 class RecentOrders:

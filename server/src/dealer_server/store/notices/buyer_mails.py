@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from dealer_server.db.arrays import batch
 from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values, columns_of
@@ -41,11 +42,13 @@ class BuyerMail(NamedTuple):
 
 
 async def count_since(connection: Connection, tenant_id: int, since: datetime) -> int:
-    """How many mails of a dealer were asked for; no other is counted until the transaction ends."""
+    """How many mails of a dealer were asked for by hand; no other is counted until the transaction ends."""
     await connection.execute("SELECT pg_advisory_xact_lock($1, hashint8($2))", _LOCK, tenant_id)
     return (
         await connection.fetchval(
-            "SELECT count(*) FROM buyer_mail WHERE tenant_id = $1 AND created_at > $2", tenant_id, since
+            "SELECT count(*) FROM buyer_mail WHERE tenant_id = $1 AND created_at > $2 AND NOT purchase",
+            tenant_id,
+            since,
         )
         or 0
     )
@@ -73,6 +76,29 @@ async def add(
     )
     assert mail_id is not None, "a row is inserted"
     return mail_id
+
+
+async def add_with_order(
+    session: Session,
+    tenant_id: int,
+    order_id: int,
+    profile_ids: Sequence[int],
+    mail: str,
+    language: Language,
+    now: datetime,
+) -> None:
+    """One for each eSIM, in the transaction that places their order."""
+    await session.fetch(
+        "INSERT INTO buyer_mail (tenant_id, order_id, profile_id, mail, language, due_at, created_at, purchase)"
+        f" SELECT $1, $2, esim.profile_id, $3, $4, $5, $5, true FROM {batch('esim', 6, profile_id='bigint')}"
+        " RETURNING 1",
+        tenant_id,
+        order_id,
+        mail,
+        language,
+        now,
+        profile_ids,
+    )
 
 
 async def of_profile(connection: Connection, tenant_id: int, profile_id: int, limit: int) -> Sequence[BuyerMail]:

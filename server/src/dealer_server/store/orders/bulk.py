@@ -8,6 +8,7 @@ from dealer_server.db.arrays import batch, columns
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders.bulk import BulkLine
 
+_TEXTS = ("remark", "reference", "mail", "language")
 KEPT = 100
 """How many files of a dealer are kept."""
 
@@ -65,11 +66,11 @@ async def add(
     assert bulk_id is not None, "a row is inserted"
     kinds = {"line": "integer", "package_code": "text", "quantity": "integer", "period_num": "integer"}
     await connection.execute(
-        "INSERT INTO bulk_line (tenant_id, bulk_id, line, package_code, quantity, period_num, remark, reference)"
-        f" SELECT $1, $2, * FROM {batch('line', 3, **kinds, remark='text', reference='text')}",
+        "INSERT INTO bulk_line (tenant_id, bulk_id, line, package_code, quantity, period_num, remark, reference, mail,"
+        f" language) SELECT $1, $2, * FROM {batch('line', 3, **kinds, **dict.fromkeys(_TEXTS, 'text'))}",
         tenant_id,
         bulk_id,
-        *columns(lines, 6),
+        *columns(lines, 8),
     )
     await connection.execute(
         "DELETE FROM bulk_order WHERE tenant_id = $1 AND bulk_id <= (SELECT bulk_id FROM bulk_order"
@@ -111,7 +112,8 @@ async def bought_before(connection: Connection, tenant_id: int, bulk_id: int) ->
 async def lines(connection: Connection, tenant_id: int, bulk_id: int) -> Sequence[BulkLine]:
     rows = await connection.fetch(
         "SELECT line, package_code, quantity, period_num, coalesce(remark, '') AS remark,"
-        " coalesce(reference, '') AS reference FROM bulk_line WHERE tenant_id = $1 AND bulk_id = $2 ORDER BY line",
+        " coalesce(reference, '') AS reference, coalesce(mail, '') AS mail, language FROM bulk_line"
+        " WHERE tenant_id = $1 AND bulk_id = $2 ORDER BY line",
         tenant_id,
         bulk_id,
     )

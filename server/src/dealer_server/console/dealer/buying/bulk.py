@@ -70,11 +70,24 @@ async def read(context: RequestContext) -> Answer:
         return await _form(context, problem=EMPTY)
     parts = context.parts
     found, bulk_id = await operations.read_bulk(
-        parts.database, parts.catalogue(), context.tenant_id, text.replace("\0", ""), context.author, context.now
+        parts.database,
+        parts.catalogue(),
+        context.tenant_id,
+        text.replace("\0", ""),
+        _no_mails(context),
+        context.author,
+        context.now,
     )
     if bulk_id is None:
         return await _form(context, text=text, faults=found.faults)
     return Redirect(f"{BULK}/{bulk_id}")
+
+
+def _no_mails(context: RequestContext) -> str:
+    """Why no install page can be mailed, "" where it can. The page holds codes, which not every user may have."""
+    if not permissions(context.user).secrets:
+        return "only an admin may mail install pages"
+    return "no mail is sent from here: leave it empty" if context.parts.settings.mails == "none" else ""
 
 
 async def _form(
@@ -91,6 +104,7 @@ async def _form(
         newest=newest,
         columns=rules.COLUMNS,
         most=rules.MOST_ORDERS,
+        no_mails=_no_mails(context),
     )
 
 
@@ -102,9 +116,9 @@ async def template(context: RequestContext) -> Download:
     first = {one.kind: one.package for one in reversed(context.parts.catalogue().on_sale(prices))}
     examples: list[tuple[str, ...]] = []
     if fixed := first.get("FIXED"):
-        examples.append((fixed.package_code, "2", "", "Family trip", "B-1042"))
+        examples.append((fixed.package_code, "2", "", "Family trip", "B-1042", "", ""))
     if daily := first.get("DAILY"):
-        examples.append((daily.package_code, "1", str(daily.min_period_num), "", "B-1043"))
+        examples.append((daily.package_code, "1", str(daily.min_period_num), "", "B-1043", "", ""))
 
     async def lines() -> AsyncIterator[bytes]:
         yield params.csv_lines([rules.COLUMNS, *examples])
@@ -126,6 +140,7 @@ async def show(context: RequestContext) -> Html:
         lines=[_view(quote, line, states) for line in quote.lines],
         left=len(left),
         esims=sum(line.quantity for line in left),
+        mailed=sum(line.quantity for line in left if line.mail),
         total=money.text(quote.total, quote.currency),
         missing=quote.total - quote.available if left and quote.total > quote.available else 0,
         delivered=sum(state.delivery_status == "DELIVERED" for state in states.values()),
@@ -163,6 +178,7 @@ async def buy(context: RequestContext) -> Redirect:
             context.tenant_id,
             bulk_id,
             context.form.get("seen", ""),
+            _no_mails(context),
             Actor.current(context.author, None),
             context.now,
         )
