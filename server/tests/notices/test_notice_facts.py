@@ -211,7 +211,7 @@ async def test_an_old_queue_is_told_once_a_day(service: Service, dealer: ApiClie
         ahead = timedelta(hours=hours)
         mine = await told(service, mails, limits=limits, now=lambda: clock.now() + ahead)  # noqa: B023
         subjects = [mail.message["Subject"] for mail in mine if mail.to == ["queue@example.com"]]
-        found.append([subject for subject in subjects if "waiting for review" in subject])
+        found.append([subject for subject in subjects if "waited more than 24 h" in subject])
     assert [len(subjects) for subjects in found] == [0, 1, 0, 1]
 
 

@@ -262,7 +262,7 @@ async def test_figures_are_compared_with_the_hours_before(quiet: Service):
         assert "Time Orders Orders, day before " in page
         assert re.search(r" \d\d:00 2 2 ", page), page
         page = await see(admin, "/console?range=today")
-        assert "Orders per hour" in page and "Changes are against yesterday, up to the last full hour" in page
+        assert "Orders per hour" in page and "Arrows compare with yesterday, up to the last full hour" in page
         page = await see(admin, "/console?range=custom&from=2026-13-01&to=x")
         assert "not a day such as 2026-11-20. 7 days are shown." in page and "Orders per day" in page
         page = await see(admin, f"/console?range=custom&from={now.date()}&to={yesterday}")

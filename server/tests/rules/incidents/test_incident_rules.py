@@ -267,6 +267,12 @@ def test_what_is_broken_stands_first_then_what_is_degraded_then_tasks():
     assert [one.level for one in late] == ["degraded"]
 
 
+def test_a_balance_that_is_low_tells_of_top_ups_that_wait():
+    short = [Balance(1, "Acme", 5 * USD, "USD", 6, topups=20 * USD), Balance(2, "Beta", 5 * USD, "USD", 6)]
+    told = [one.detail for one in overview.incidents(found(balances=short), NOW)]
+    assert told == ["5.00 USD left, top-ups of 20.00 USD wait", "5.00 USD left, at the pace of the last 7 days"]
+
+
 def test_suppliers_that_are_degraded_are_one_incident():
     some = [
         of_supplier(code="a", answered=174, asked=185, cause="out of stock"),

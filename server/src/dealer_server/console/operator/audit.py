@@ -40,7 +40,7 @@ COLUMNS: Mapping[str, Callable[[Act], str]] = {
         f"{one.name}: {one.was} → {one.text}" if one.was else f"{one.name}: {one.text}" for one in _details(act)
     ),
 }
-FIRST, CHANGES, ALL = "Changes", "changes", "all"
+FIRST, CHANGES, ALL = "Without sign-ins", "changes", "all"
 """The tab that is shown until something is asked for, which leaves out sign-ins; what asks for it, and for all."""
 _CODE = re.compile(r"[A-Z]?\d{15,}|ak_\w+")
 _ARTICLE = re.compile(" an? ")

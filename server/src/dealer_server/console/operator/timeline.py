@@ -142,13 +142,14 @@ def _purchases(history: History) -> Iterator[Event]:
             symbol, title = "truck-delivery", f"Purchase at {purchase.supplier} ended"
             call, why = rejected.get((purchase.profile_id, purchase.position)), refused(reason).words
             if call is not None:
-                title, state = f"{purchase.supplier}: {_without_subject(why) or 'rejected'}", ""
+                symbol, state = FAILED, ""
+                title = f"{purchase.supplier} failed: {_without_subject(why) or 'no reason'}"
                 facts = [facts[1], ("took", _took(call))]
             if purchase.profile_id in history.failed_at and last[purchase.profile_id] == purchase.position:
                 symbol, state = FAILED, ""
                 title = failure_title(history.order, lines[purchase.profile_id], purchase.supplier)
-                if call is not None and why:
-                    title += f": {_without_subject(why)}"
+                if call is not None and why:  # what the supplier said stands above the timeline
+                    title, reason = f"{title}: {_without_subject(why)}", ""
             yield Event(purchase.finished_at, symbol, title, state, reason, facts)
         elif state == "PARKED":
             title = f"Outcome at {purchase.supplier} unknown"

@@ -74,7 +74,8 @@ def in_order(events: Iterable[Event]) -> list[Event]:
 
 
 def _place(event: Event) -> tuple[datetime, int]:
-    last = event.repeats[-1] if event.repeats else event
+    """Webhooks that are told as one stand where the first was, for they follow from what happened."""
+    last = event.repeats[0 if event.symbol == "webhook" else -1] if event.repeats else event
     return last.at, last.delivery_id or 0
 
 
@@ -234,13 +235,13 @@ def _life_event(steps: Sequence[_LifeEvent]) -> Event:
 
 
 def _word_steps(profile: ProfileTimes, *, raw: bool) -> Iterator[tuple[datetime | None, str, str, str]]:
-    """When its supplier's words became what they are, as people say them; with its own words where `raw`, else without
-    what its plan says."""
+    """When its supplier's words became what they are, as people say them, without what its plan says; with its own
+    words where `raw`."""
     smdp, esim = profile.smdp_status or "unknown", profile.esim_status or "unknown"
     term = f"SM-DP+ status: {words.text(smdp)}"
     title = _SMDP_TITLES.get(smdp, term)
     yield profile.smdp_at, "download", title, term if raw and title != term else ""
-    if raw or esim not in _SAID_BY_ITS_PLAN:
+    if esim not in _SAID_BY_ITS_PLAN:
         yield profile.esim_at, "device-mobile", f"status on the device: {words.text(esim)}", ""
 
 

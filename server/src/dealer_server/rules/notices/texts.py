@@ -262,8 +262,8 @@ def _queue_old(data: Mapping[str, Any]) -> Text:
     count, topups = int(data["count"]), data["queue"] == "TOPUPS"
     things = ("top-up" if topups else "refund") + ("s" if count != 1 else "")
     return Text(
-        f"{count:,} {things} waiting for review",
-        f"{count:,} {things} waited for more than {data['hours']:g} hours.",
+        f"{count:,} {things} waited more than {data['hours']:g} h",
+        "Of all that are to review, so many are late.",
         [("Oldest since", _time(data["oldestTime"]))],
         "/console/topups" if topups else "/console/refunds",
         "Open the queue",
