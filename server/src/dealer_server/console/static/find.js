@@ -157,7 +157,7 @@
       .map(([text, one]) => option(text, {}, one.href ? one.getAttribute("href") : () => one.click()));
   };
   const local = () => [
-    ...group("On this page", fitting(document.querySelectorAll("#main > .heading :is(.heading-actions, .more-menu) > :is(a, button).btn:not(.more)"))),
+    ...group("On this page", fitting(document.querySelectorAll("#main > .heading :is(.heading-actions, .heading-actions > .not-on-phone, .more-menu) > :is(a, button).btn:not(.more)"))),
     ...group("Pages", fitting(document.querySelectorAll("#side .side-link, #user-menu a")).slice(0, words().length ? MOST : 30)),
     ...group("Actions", fitting(document.getElementById("palette-actions").content.querySelectorAll("a"))
       .concat(fitting(document.querySelectorAll(".top-button, #user-menu button:not([data-theme-switch])")))),
