@@ -214,7 +214,7 @@
   if (!form) return;
   const { name, colour, logo, no_logo: noLogo } = form.elements;
   const pick = form.querySelector("[data-picks]"), neutral = colour.placeholder, previews = all(".brand-preview");
-  const saved = previews[0].querySelector("image").getAttribute("href");
+  const image = document.getElementById("preview-logo"), saved = image.getAttribute("href"); // all previews use it
   const cut = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
   let chosen = null; // a logo that is not saved yet
 
@@ -226,7 +226,6 @@
       const paint = one.dataset.shade === "accent" ? accent : shade[one.dataset.shade];
       one.setAttribute(one.hasAttribute("stroke") ? "stroke" : "fill", paint);
     }
-    const image = preview.querySelector("image");
     if (picture) image.setAttribute("href", picture); else image.removeAttribute("href");
     const bare = !picture && !typed;
     preview.querySelector("[data-unbranded]").setAttribute("display", bare ? "inline" : "none");
