@@ -32,7 +32,9 @@ async def asked(browser: Browser, package_code: str = "TEST-OK", **filled: objec
 
 async def form(browser: Browser, address: str) -> dict[str, str]:
     """The form that pays, with all that it holds."""
-    return hidden((await browser.get(address)).text, "/console/buy")
+    page = (await browser.get(address)).text
+    typed = re.search(r'<input [^>]*value="([^"]*)"[^>]* id="field-remark"', page)
+    return hidden(page, "/console/buy") | ({"remark": unescape(typed[1])} if typed else {})
 
 
 async def buy(browser: Browser, address: str, fields: Mapping[str, str]) -> str:

@@ -62,7 +62,8 @@ COLUMNS: Mapping[str, Callable[[ProfileRow], str]] = {
 
 
 class Chosen(NamedTuple):
-    """The tab that is chosen, "" for all, the state within it, "" for any, and the states to choose from."""
+    """The tab that is chosen, "" for all, the state within it, "" for any, and the states to choose from; none where
+    the tabs are enough."""
 
     group: str
     state: str
@@ -86,10 +87,13 @@ def _asked(query: Mapping[str, str]) -> str:
     return params.one_of(query, "state", ASKED) or params.one_of(query, "status", ASKED) or ""
 
 
-def _chosen(asked: str) -> Chosen:
+def _chosen(asked: str, *, wrong: bool) -> Chosen:
+    """`wrong`: what was asked for is not valid."""
     group = asked if asked in GROUPS else _GROUP_OF.get(asked, "")
     within: Sequence[Listed] = (NOT_MAILED,) if group == NOT_MAILED else GROUPS.get(group, STATES)
-    options = [(group, "Any status"), *((state, _name(state)) for state in within)] if len(within) > 1 else []
+    options = (
+        [(group, "Any status"), *((state, _name(state)) for state in within)] if (group or wrong) and within[1:] else []
+    )
     return Chosen(group, "" if asked == group else asked, options)
 
 
@@ -120,11 +124,6 @@ async def page(
         counts = {} if faults or wanted.iccid else await _counts(connection, wanted, mails=mails)
         in_review = await queues.reviewed_profiles(connection, held)
         fields |= await more(connection, found.rows) if more else {}
-    presets = [(_name(group), {name: group}) for group in GROUPS]
-    if soon is not None:
-        presets.insert([*GROUPS].index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
-    if mails:
-        presets.insert([*GROUPS].index("UNUSED") + 1, (_name(NOT_MAILED), {name: NOT_MAILED}))
     return Html(
         profiles=found.rows,
         in_review=in_review,
@@ -133,9 +132,9 @@ async def page(
         use_by=_use_by(context, found.rows),
         faults=faults,
         filtered=bool(faults) or wanted != filters({}, context.user.tenant_id),
-        tabs=await tabs.of(context, PROFILES, presets, _listed(counts, soon, mails=mails), COUNTED, parts=_GROUP_OF),
+        tabs=await _tabs(context, name, counts, soon, mails=mails),
         dates=dates.of(context, PROFILES),
-        chosen=_chosen(_asked(context.query)),
+        chosen=_chosen(_asked(context.query), wrong=bool(faults)),
         pager=params.list_pager(
             context,
             PROFILES,
@@ -148,6 +147,18 @@ async def page(
         order=order,
         **fields,
     )
+
+
+async def _tabs(context: RequestContext, name: str, counts: Counts, soon: int | None, *, mails: bool) -> tabs.Tabs:
+    """`name`: of the parameter that is the state. `soon`: how many end soon, None for operators. `mails`: with those to
+    be mailed."""
+    presets = [(_name(group), {name: group}) for group in GROUPS]
+    if soon is not None:
+        presets.insert([*GROUPS].index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
+    if mails:
+        presets.insert([*GROUPS].index("UNUSED") + 1, (_name(NOT_MAILED), {name: NOT_MAILED}))
+    listed = _listed(counts, soon, mails=mails)
+    return await tabs.of(context, PROFILES, presets, listed, COUNTED, parts=_GROUP_OF, problems=_name("PROBLEM"))
 
 
 async def _read(connection: Connection, wanted: ProfileFilter, seen: int | None, order: Order) -> ListPage[ProfileRow]:

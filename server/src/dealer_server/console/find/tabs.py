@@ -13,13 +13,15 @@ Presets = Sequence[tuple[str, dict[str, str]]]
 
 
 class Tab(NamedTuple):
-    """`view_id`: of one that the user has saved. `listed`: how many it lists, "" where that is not told."""
+    """`view_id`: of one that the user has saved. `listed`: how many it lists, "" where that is not told. `problem`:
+    what it lists needs attention."""
 
     name: str
     href: str
     current: bool
     view_id: int | None = None
     listed: str = ""
+    problem: bool = False
 
 
 class Tabs(NamedTuple):
@@ -45,11 +47,12 @@ async def of(
     every: Mapping[str, str] | None = None,
     first: str = "",
     parts: Mapping[str, str] | None = None,
+    problems: str = "",
 ) -> Tabs:
     """The tabs of the list at this path. `counts`: how many presets list, by their names, and "All" of them; `most`: no
     more are counted. A preset changes its own filter and keeps the others, and the order of the list.
     `every`: what asks for all of them, where nothing asks for the preset `first`. `parts`: values of a filter that list
-    a part of a preset, and the value of that preset."""
+    a part of a preset, and the value of that preset. `problems`: the preset of what needs attention."""
     typed = {name: value for name, value in params.filters(context).items() if value}
     order = {name: value for name, value in typed.items() if name not in params.asked(context)}
     used = {name: (parts or {}).get(value, value) for name, value in params.asked(context).items()}
@@ -72,6 +75,7 @@ async def of(
             params.address(path, others | query | order),
             not open_view and (others | query == used or (name == first and not used)),
             listed=listed.get(name, ""),
+            problem=name == problems and told.get(name, 0) > 0,
         )
         for name, query in presets
     ]

@@ -19,9 +19,11 @@ from dealer_server.operations.catalogue.catalogue import Catalogue
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.orders.buy import bought_line, mailed
 from dealer_server.operations.orders.place import OrderBatcher
+from dealer_server.operations.profiles.mail_install_page import checked
+from dealer_server.rules.install.languages import DEFAULT
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import bulk as rules
-from dealer_server.rules.orders.bulk import BulkFile, BulkLine
+from dealer_server.rules.orders.bulk import BulkFile, BulkLine, RefuseMail
 from dealer_server.rules.orders.order import Placed, Repeated
 from dealer_server.rules.orders.pricing import PriceList
 from dealer_server.rules.refusal import OutcomeUnknown, Refusal
@@ -74,7 +76,7 @@ async def read_bulk(
     install page can be mailed, "" where it can."""
     async with database.connection() as connection:
         prices = await tenant.load_prices(connection, tenant_id)
-    found = rules.read(text, lambda code: catalogue.offer(code, prices), no_mails)
+    found = rules.read(text, lambda code: catalogue.offer(code, prices), _mail_check(no_mails))
     if found.faults:
         return found, None
     bought = [line[1:] if line.mail else line[1:6] for line in found.lines]
@@ -82,6 +84,19 @@ async def read_bulk(
     async with database.transaction() as connection:
         token = secrets.token_hex(8)
         return found, await store_bulk.add(connection, tenant_id, token, digest, found.lines, author, now)
+
+
+def _mail_check(no_mails: str) -> RefuseMail:
+    def refuse(mail: str, language: str) -> tuple[str, str] | None:
+        if no_mails:
+            return "buyerEmail", no_mails
+        try:
+            checked(mail, language or DEFAULT)
+        except OperatorError as why:
+            return "language" if why.field == "language" else "buyerEmail", str(why)
+        return None
+
+    return refuse
 
 
 async def quote_bulk(connection: Connection, catalogue: Catalogue, tenant_id: int, bulk_id: int) -> Quote:
@@ -140,16 +155,7 @@ async def place_bulk(
         if quote.total > quote.available:
             raise OperatorError("Your balance does not cover the total. Nothing was bought.")
         await store_bulk.confirm(connection, tenant_id, bulk_id, now)
-        detail = {
-            "bulk": bulk_id,
-            "transactionIds": f"bulk-{quote.bulk.token}-",
-            "orders": len(quote.left),
-            "eSIMs": sum(line.quantity for line in quote.left),
-            "mails": sum(line.quantity for line in quote.left if line.mail),
-            "amount": money.text(quote.total, quote.currency),
-            "currency": quote.currency,
-        }
-        await record_act(connection, actor.author, "orders.bulk", tenant_id, detail)
+        await record_act(connection, actor.author, "orders.bulk", tenant_id, _detail(quote))
     failpoints.hit("bulk.confirmed")
     results = await _submit(catalogue, prices, orders, tenant_id, quote)
     refused = [
@@ -167,6 +173,19 @@ async def place_bulk(
         refused=len(refused) - unknown,
         unknown=unknown,
     )
+
+
+def _detail(quote: Quote) -> dict[str, object]:
+    """For the audit log."""
+    return {
+        "bulk": quote.bulk.bulk_id,
+        "transactionIds": f"bulk-{quote.bulk.token}-",
+        "orders": len(quote.left),
+        "eSIMs": sum(line.quantity for line in quote.left),
+        "mails": sum(line.quantity for line in quote.left if line.mail),
+        "amount": money.text(quote.total, quote.currency),
+        "currency": quote.currency,
+    }
 
 
 async def _submit(
@@ -191,7 +210,7 @@ async def _submit(
         for line in quote.left
     ]
     submitted = [
-        orders.submit(mailed(order, line.mail, line.language) if line.mail and line.language else order)
+        orders.submit(mailed(order, line.mail, checked(line.mail, line.language or DEFAULT)) if line.mail else order)
         for line, order in requests
     ]
     results: list[object] = list(await asyncio.gather(*submitted, return_exceptions=True))

@@ -30,7 +30,7 @@ async def mail_install_pages(
 ) -> None:
     """All or none of them, each by a mail of its own. `language`: one of LANGUAGES. `first`: nothing is done where a
     page of the order was mailed before. The audit log says that it was mailed, not to whom. Raises OperatorError."""
-    chosen = _checked(mail, language)
+    chosen = checked(mail, language)
     async with database.transaction() as connection:
         left = await _left(connection, tenant_id, now)
         if first and await buyer_mails.of_order(connection, tenant_id, order_id, 1):
@@ -44,12 +44,13 @@ async def mail_install_pages(
 
 async def check_mail(database: Database, tenant_id: int, count: int, mail: str, language: str, now: datetime) -> None:
     """Whether so many could be mailed now. Raises OperatorError."""
-    _checked(mail, language)
+    checked(mail, language)
     async with database.transaction() as connection:
         _spare(await _left(connection, tenant_id, now), count)
 
 
-def _checked(mail: str, language: str) -> Language:
+def checked(mail: str, language: str) -> Language:
+    """Raises OperatorError."""
     chosen: Language | None = next((one for one in LANGUAGES if one == language), None)
     if chosen is None:
         raise OperatorError(f"language is {language[:20]!r}; accepted: {', '.join(LANGUAGES)}", "language")

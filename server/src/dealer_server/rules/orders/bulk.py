@@ -7,11 +7,10 @@ from typing import NamedTuple
 from dealer_server.rules.catalogue.importing import Fault
 from dealer_server.rules.catalogue.package import sold_by_day
 from dealer_server.rules.catalogue.stock_file import blank, clipped, records
-from dealer_server.rules.install.languages import DEFAULT, LANGUAGES, Language
-from dealer_server.rules.notices.notice import is_mail_address
 from dealer_server.rules.orders.priced_lines import Offer
 
 COLUMNS = ("packageCode", "quantity", "periodNum", "remark", "reference", "buyerEmail", "language")
+RefuseMail = Callable[[str, str], tuple[str, str] | None]
 MOST_ORDERS = 500
 MOST_ESIMS = 5_000
 REMARK_LENGTH = 255
@@ -31,7 +30,7 @@ class BulkLine(NamedTuple):
     remark: str
     reference: str
     mail: str = ""
-    language: Language | None = None
+    language: str = ""
 
     def amount(self, price: int) -> int:
         """At the price of one, or of one day."""
@@ -45,9 +44,10 @@ class BulkFile(NamedTuple):
     faults: Sequence[Fault]
 
 
-def read(text: str, offer: Callable[[str], Offer | None], no_mails: str = "") -> BulkFile:
+def read(text: str, offer: Callable[[str], Offer | None], refuse_mail: RefuseMail) -> BulkFile:
     """Reads a whole file, its faults included; never an exception, whatever the text. `offer`: a package as the dealer
-    may buy it. `no_mails`: why no install page can be mailed, "" where it can."""
+    may buy it. `refuse_mail`: why no install page can be mailed to this address in this language: the column and the
+    message."""
     rows = [(at, cells) for at, cells in records(text.removeprefix("\ufeff")) if not blank(cells)]
     if not rows:
         return BulkFile((), (Fault(1, "", "there is nothing in it"),))
@@ -62,7 +62,7 @@ def read(text: str, offer: Callable[[str], Offer | None], no_mails: str = "") ->
     if len(rows) > MOST_ORDERS:
         many = f"there are {len(rows):,} lines; accepted: {MOST_ORDERS} at most. Split the file"
         return BulkFile((), (Fault(rows[MOST_ORDERS][0], "", many),))
-    return _read_rows(rows, names, offer, no_mails)
+    return _read_rows(rows, names, offer, refuse_mail)
 
 
 def _header_faults(at: int, names: Sequence[str]) -> list[Fault]:
@@ -84,7 +84,7 @@ def _read_rows(
     rows: Iterable[tuple[int, list[str] | str]],
     names: Sequence[str],
     offer: Callable[[str], Offer | None],
-    no_mails: str,
+    refuse_mail: RefuseMail,
 ) -> BulkFile:
     lines, faults = list[BulkLine](), list[Fault]()
     for at, cells in rows:
@@ -94,7 +94,10 @@ def _read_rows(
             faults.append(Fault(at, "", f"this line has {len(cells)} cells, the header has {len(names)}"))
         else:
             cell = dict.fromkeys(COLUMNS, "") | {name: text.strip() for name, text in zip(names, cells, strict=True)}
-            _refuse_mail(at, cell, no_mails, faults)
+            if cell["buyerEmail"] and (why := refuse_mail(cell["buyerEmail"], cell["language"])):
+                faults.append(Fault(at, *why))
+            elif cell["language"] and not cell["buyerEmail"]:
+                faults.append(Fault(at, "language", "is that of the mail to buyerEmail, which is empty"))
             if (line := _read_row(at, cell, offer(cell["packageCode"]), faults)) is not None:
                 lines.append(line)
     esims = sum([line.quantity for line in lines])
@@ -120,21 +123,16 @@ def _read_row(at: int, cell: Mapping[str, str], offer: Offer | None, faults: lis
             faults.append(Fault(at, "periodNum", "is for packages that are sold by the day: leave it empty"))
     if len(faults) > found or quantity is None:
         return None
-    mail = cell["buyerEmail"]
-    language = next((one for one in LANGUAGES if one == cell["language"]), DEFAULT) if mail else None
-    return BulkLine(at, cell["packageCode"], quantity, days, cell["remark"], cell["reference"], mail, language)
-
-
-def _refuse_mail(at: int, cell: Mapping[str, str], no_mails: str, faults: list[Fault]) -> None:
-    mail, language = cell["buyerEmail"], cell["language"]
-    if mail and no_mails:
-        faults.append(Fault(at, "buyerEmail", no_mails))
-    elif mail and not is_mail_address(mail):
-        faults.append(Fault(at, "buyerEmail", "must be one plain address, such as ann@example.com"))
-    if language and not mail:
-        faults.append(Fault(at, "language", "is that of the mail to buyerEmail, which is empty: leave it empty"))
-    elif language and language not in LANGUAGES:
-        faults.append(Fault(at, "language", f"is {clipped(language)!r}; accepted: {', '.join(LANGUAGES)}"))
+    return BulkLine(
+        line=at,
+        package_code=cell["packageCode"],
+        quantity=quantity,
+        period_num=days,
+        remark=cell["remark"],
+        reference=cell["reference"],
+        mail=cell["buyerEmail"],
+        language=cell["language"],
+    )
 
 
 def _refuse_package(package_code: str, offer: Offer | None) -> str:

@@ -71,7 +71,7 @@ class ProfileRow(NamedTuple):
         return (
             self.iccid is not None
             and self.plan_use_status == "NOT_STARTED"
-            and not (self.failed or self.refunded or self.lifecycle_status == "CANCELLED")
+            and not (self.failed or self.refunded or self.held or self.lifecycle_status == "CANCELLED")
         )
 
 

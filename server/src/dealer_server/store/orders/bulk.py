@@ -112,8 +112,8 @@ async def bought_before(connection: Connection, tenant_id: int, bulk_id: int) ->
 async def lines(connection: Connection, tenant_id: int, bulk_id: int) -> Sequence[BulkLine]:
     rows = await connection.fetch(
         "SELECT line, package_code, quantity, period_num, coalesce(remark, '') AS remark,"
-        " coalesce(reference, '') AS reference, coalesce(mail, '') AS mail, language FROM bulk_line"
-        " WHERE tenant_id = $1 AND bulk_id = $2 ORDER BY line",
+        " coalesce(reference, '') AS reference, coalesce(mail, '') AS mail,"
+        " coalesce(language, '') AS language FROM bulk_line WHERE tenant_id = $1 AND bulk_id = $2 ORDER BY line",
         tenant_id,
         bulk_id,
     )
