@@ -25,17 +25,18 @@ from dealer_server.operations.suppliers.configure import load_iccids, remove_sup
 from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.operations.suppliers.resolve import list_parked
 from dealer_server.rules import dates
-from dealer_server.rules.bars import Bar, bars
+from dealer_server.rules.bars import Bar, Bars, bars
 from dealer_server.rules.incidents.health import supplier_word
 from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.money.money import fine_text
-from dealer_server.rules.period import DAY, RECENT, Range, period, starts
+from dealer_server.rules.period import DAY, RECENT, Period, Range, period, starts
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.supplier_work import CallRow
+from dealer_server.store.console.suppliers import SupplierRow
 from dealer_server.store.reports import report
 from dealer_server.store.reports.report import Filter
 from dealer_server.store.suppliers import outage
@@ -146,18 +147,11 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         balance_text=fine_text,
         totals=totals,
         parked=await list_parked(parts.database, code),
-        **_latest(calls),
-        failing=failing,
+        **_latest(calls, failing),
         failed_package=failed_package,
-        cause=findings.cause(failing) if failing else "",
         count=count,
         word=supplier_word(row.up, count.total - count.failed, count.total),
-        call_bars=call_bars,
-        calls_cut=call_bars.total >= supplier_work.COUNTED_CALLS,
-        few=call_bars.total < FEW,
-        chosen=of.name,
-        ranges=RECENT,
-        down=[one for one in starts(of) if row.up is False and row.since and one + of.bucket > row.since],
+        **_chart(row, call_bars, of),
         outages=outages,
         outage_days=OUTAGE_DAYS,
         most_outages=OUTAGES,
@@ -170,10 +164,23 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
     )
 
 
-def _latest(calls: Sequence[CallRow]) -> dict[str, Any]:
+def _chart(row: SupplierRow, call_bars: Bars, of: Period) -> dict[str, Any]:
+    return {
+        "call_bars": call_bars,
+        "calls_cut": call_bars.total >= supplier_work.COUNTED_CALLS,
+        "few": call_bars.total < FEW,
+        "chosen": of.name,
+        "ranges": RECENT,
+        "down": [one for one in starts(of) if row.up is False and row.since and one + of.bucket > row.since],
+    }
+
+
+def _latest(calls: Sequence[CallRow], failing: CallRow | None) -> dict[str, Any]:
     took = [one.seconds for one in calls if one.seconds is not None]
     return {
         "calls": _runs(calls)[:RUNS],
+        "failing": failing,
+        "cause": findings.cause(failing) if failing else "",
         "timed": len(took),
         "typical": median(took) if took else None,
     }
