@@ -122,13 +122,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         status=status,
         tab=tab,
         tabs=[(name, _tab(name)) for name in TABS],
-        counts={
-            "": _some(counted.needed, counted),
-            "FAILED": _capped(failed),
-            "PENDING": _capped(waiting),
-            TRIED: _some(counted.tried, counted),
-            "SKIPPED": _some(counted.skipped, counted),
-        },
+        counts=_told(counted) | {"FAILED": _capped(failed), "PENDING": _capped(waiting)},
         dates=dates.of(context, WEBHOOKS),
         filtered=_is_filtered(context),
         https=context.parts.callbacks.require_https,
@@ -172,6 +166,12 @@ def _is_tried(context: RequestContext) -> bool:
 
 def _capped(count: int) -> str:
     return f"{min(count, MOST_RESENT):,}{'+' if count > MOST_RESENT else ''}"
+
+
+def _told(counted: Counts) -> dict[str, str]:
+    """By tab."""
+    by_tab = {"": counted.needed, TRIED: counted.tried, "SKIPPED": counted.skipped}
+    return {tab: _some(count, counted) for tab, count in by_tab.items()}
 
 
 def _some(count: int, counted: Counts) -> str:
