@@ -173,7 +173,7 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert "Not mailed to" not in (shown := await see(clerk, f"/console/orders/{again['orderNo']}"))
         assert "Not mailed" in shown, "its buyer has it, however that was"
         shown = await see(clerk, "/console/orders")
-        assert "Not mailed yet" not in shown and "Not mailed" in shown
+        assert "Not mailed yet" not in shown and "No mail" in shown
     async with signed_in(service, "admin", stranger.tenant_id) as other:
         assert "not mailed" not in await see(other, "/console")
         assert foreign["orderNo"] in (await other.get(waiting)).text and first not in (await other.get(waiting)).text

@@ -26,7 +26,7 @@ class Texts:
     def volume(self, size_bytes: int) -> str:
         """1.5 GB: at most two decimals, 1 GB is 2^30 bytes."""
         size, unit = float(size_bytes), 0
-        while size >= 1024 and unit + 1 < len(_UNITS):
+        while size >= 1000 and unit + 1 < len(_UNITS):  # 1023 MB are 1 GB
             size, unit = size / 1024, unit + 1
         digits = f"{size:.2f}".rstrip("0").rstrip(".").replace(".", self("decimal"))
         return f"{digits}\N{NO-BREAK SPACE}{self(f'unit_{_UNITS[unit]}')}"

@@ -71,9 +71,9 @@ def many(count: int, word: str) -> str:
 
 
 def data_amount(count: int) -> str:
-    """1.25 GB, 12.5 GB, 512 MB, 0. Units are powers of 1024, as those of packages."""
+    """1.25 GB, 12.5 GB, 512 MB, 0. Units are powers of 1024, as those of packages; 1023 MB are 1 GB."""
     for size, unit in ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "KB")):
-        if count >= size:
+        if count >= size * 1000 // 1024:
             digits = 2 if count < 10 * size else 1 if count < 100 * size else 0
             amount = f"{count / size:.{digits}f}"
             return (amount.rstrip("0").rstrip(".") if digits else amount) + f" {unit}"

@@ -189,7 +189,7 @@ def _price_changed(data: Mapping[str, Any]) -> Text:
         f"Prices of {count:,} packages have changed"
         if only is None
         else f"Price of {plain(only['packageCode'])}: {_price(only.get('after'), currency)}",
-        "New orders use the new prices. /package/list returns them all.",
+        "New orders use the new prices.",
         [
             *(
                 (
