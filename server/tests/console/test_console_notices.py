@@ -66,7 +66,7 @@ async def test_pages_of_notices_open_without_a_mail_server(database_url: str):
                 for reader in (operator, own):
                     assert (await reader.get(f"/console/notices{page}")).status_code == 200, page
             said = (await operator.get("/console/mails")).text
-            assert "no mail server is set up" in said and "DEALER_SMTP_HOST" in said and "kept here" not in said
+            assert "No mail server is set up" in said and "DEALER_SMTP_HOST" in said and "kept here" not in said
 
 
 async def test_a_user_reads_an_example_and_is_mailed_a_test_of_it(service: Service):

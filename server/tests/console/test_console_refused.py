@@ -61,7 +61,7 @@ async def test_bodies_of_refused_calls_are_for_those_who_may_see_activation_code
         assert (await one.post(f"{log}/1/compare", {"theirs": "mine"})).status_code == status
         found = await one.get(f"/console/search?q={answer.headers['X-Trace-Id']}")
         assert (log in found.headers.get("location", "")) == (role in MAY)
-        assert (await one.get(f"/console/dealers/{dealer.tenant_id}")).text.count(log) == (1 if role in MAY else 0)
+        assert (log in (await one.get(f"/console/dealers/{dealer.tenant_id}")).text) == (role in MAY)
 
 
 async def test_a_dealer_opens_no_log_by_the_operators_way(service: Service, dealer: ApiClient, stranger: ApiClient):

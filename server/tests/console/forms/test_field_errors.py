@@ -97,10 +97,14 @@ async def test_the_field_to_blame_has_the_focus_and_is_described_by_its_error(
         page = await context.new_page()
         await page.goto(f"{service.url}/console/dealers/{dealer.tenant_id}")
         for place, opener, label in (
-            (page.get_by_role("dialog", name="Adjust the balance"), "Adjust balance", "Amount"),
-            (page.locator("#terms"), "Edit terms", "Markup"),
+            (
+                page.get_by_role("dialog", name="Adjust the balance"),
+                page.get_by_role("button", name="Adjust balance"),
+                "Amount",
+            ),
+            (page.locator("#terms"), page.get_by_text("Edit terms", exact=True), "Markup"),
         ):
-            await page.get_by_text(opener, exact=True).click()
+            await opener.click()
             field = place.get_by_label(label)
             await field.fill("nonsense")
             if label == "Amount":
