@@ -105,7 +105,7 @@ def test_settings_of_suppliers_are_taken():
 
 def test_the_csv_of_orders_is_read():
     [text] = texts("docs/guides/buy-by-csv.md", "csv")
-    faults = bulk.read(text, lambda _: None).faults
+    faults = bulk.read(text, lambda _: None, lambda *_: None).faults
     assert {fault.column for fault in faults} == {"packageCode"}  # as nothing is on sale here
 
 
