@@ -46,7 +46,8 @@ CROSSED = """() => [...document.querySelectorAll(".table-responsive tbody tr")].
     const drawn = clip === row ? {top: -Infinity, bottom: Infinity} : clip.getBoundingClientRect();
     range.selectNodeContents(text);
     const inside = [...range.getClientRects()].every((one) => Math.max(one.top, drawn.top) >= top - 1
-      && Math.min(one.bottom, drawn.bottom) <= bottom + 1 || one.bottom <= drawn.top || one.top >= drawn.bottom);
+      && Math.min(one.bottom, drawn.bottom) <= bottom + 1
+      || one.bottom <= drawn.top + 1 || one.top >= drawn.bottom - 1);
     if (!inside) found.push(`text crosses its row at ${innerWidth}: ${text.data.trim().slice(0, 60)}`);
   }
   return found;

@@ -51,9 +51,11 @@ async def _profit_change(context: RequestContext, found: Report) -> str:
         for period in (over, over.before):
             wanted = found.question.wanted._replace(period=period)
             rows = await report.grouped(connection, wanted, ["package"], reports.SHOWN)
+            if len(rows) == reports.SHOWN:  # there may be more
+                return ""
             both.append(resale.profit(context.parts.catalogue(), rows, found.currency))
     now, before = both
-    return change_text(now or 0, before) if before and before > 0 else ""
+    return change_text(now, before) if now is not None and before and before > 0 else ""
 
 
 @download(f"{REPORTS}.csv", DEALERS, listing=True)

@@ -347,7 +347,7 @@ async def _packages(connection: Connection, context: RequestContext, asked: Quer
         )
         for one in (known[code] for code in found if code in known)
     ]
-    told.sort(key=lambda hit: -(hit.sold or 0))
+    told.sort(key=lambda hit: (hit.code != asked.text, -(hit.sold or 0)))
     return Part(told, count, "/console/packages")
 
 

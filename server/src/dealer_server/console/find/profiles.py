@@ -189,13 +189,8 @@ def _total(counts: Counts, states: Sequence[Listed]) -> int | None:
 
 
 async def _counts(connection: Connection, wanted: ProfileFilter, *, mails: bool) -> Counts:
-    """How many there are in each state, as far as it is known; of a dealer with COUNTED or more those to be mailed are
-    counted among the newest, as its first page counts them."""
-    states = (*STATES, NOT_MAILED) if mails else STATES
-    counts = await store.count(connection, wanted, states, COUNTED)
-    if mails and NOT_MAILED not in counts and wanted.tenant_id is not None and wanted.in_all_time:
-        return {**counts, NOT_MAILED: await store.count_unmailed(connection, wanted.tenant_id, COUNTED)}
-    return counts
+    """How many there are in each state, as far as it is known."""
+    return await store.count(connection, wanted, (*STATES, NOT_MAILED) if mails else STATES, COUNTED)
 
 
 def _use_by(context: RequestContext, rows: Sequence[ProfileRow]) -> dict[int, datetime]:

@@ -80,8 +80,6 @@ CELLS: Mapping[str, Callable[[ExportedDealer], str]] = {
 """What a file has in each column, by its name."""
 LATEST_ENTRIES, LATEST_TOPUPS, LATEST_ORDERS, PEOPLE = 4, 2, 6, 20
 """Of the entries of the wallet so many are shown, and so many top-ups are always among them."""
-ENTRIES = 100
-"""So many are looked through for them."""
 COUNTED = 1_000
 """Deliveries, of which no more are counted."""
 
@@ -194,7 +192,7 @@ async def show_dealer(context: RequestContext) -> Html:
         prices = await console_dealers.prices(connection, tenant_id, PRICES)
         low_limits = await _low_limits(connection, dealer)
         answered = (await figures.endpoint_answers(connection, [tenant_id], context.now)).get(tenant_id, Answered())
-        entries = _latest_entries(await ledger.without_orders(connection, tenant_id, ENTRIES))
+        entries = _latest_entries(await ledger.without_orders(connection, tenant_id, LATEST_TOPUPS + LATEST_ENTRIES))
         latest = (await orders.list_orders(connection, OrderFilter(tenant_id=tenant_id), None, LATEST_ORDERS)).rows
         own, terms = {one.package_code: one.price for one in prices}, await describe(connection, tenant_id)
         return Html(

@@ -89,7 +89,7 @@ async def read_bulk(
 def _mail_check(no_mails: str) -> RefuseMail:
     def refuse(mail: str, language: str) -> tuple[str, str] | None:
         if no_mails:
-            return "buyerEmail", no_mails
+            return "buyerEmail", f"{no_mails}: leave it empty"
         try:
             checked(mail, language or DEFAULT)
         except OperatorError as why:

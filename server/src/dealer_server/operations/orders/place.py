@@ -30,6 +30,7 @@ from dealer_server.rules.orders import identity, order
 from dealer_server.rules.orders.order import Decision, ExistingOrder, OrderRequest, Placed
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.notices import buyer_mails
+from dealer_server.store.notices.buyer_mails import NewMail
 from dealer_server.store.orders.order import Written
 from dealer_server.store.suppliers.stock import Free
 
@@ -312,11 +313,14 @@ async def _record_acts(session: Session, placed: Iterable[Placed]) -> None:
 
 async def _add_mails(session: Session, placed: Iterable[Placed]) -> None:
     """Of orders whose install pages are to be mailed."""
-    for placement in placed:
-        request, first = placement.request, placement.first_profile_id
-        if isinstance(request, MailedOrder):
-            key, ids = (request.tenant_id, placement.order_id), range(first, first + request.profile_count)
-            await buyer_mails.add_with_order(session, *key, [*ids], request.mail, request.language, placement.at)
+    mails = [
+        NewMail(request.tenant_id, one.order_id, profile_id, request.mail, request.language, one.at)
+        for one in placed
+        if isinstance(request := one.request, MailedOrder)
+        for profile_id in range(one.first_profile_id, one.first_profile_id + request.profile_count)
+    ]
+    if mails:
+        await buyer_mails.add_with_orders(session, mails)
 
 
 class RecentOrders:

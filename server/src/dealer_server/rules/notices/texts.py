@@ -263,7 +263,7 @@ def _queue_old(data: Mapping[str, Any]) -> Text:
     things = ("top-up" if topups else "refund") + ("s" if count != 1 else "")
     return Text(
         f"{count:,} {things} waited more than {data['hours']:g} h",
-        "Of all that are to review, so many are late.",
+        "They have waited longer than that for a decision.",
         [("Oldest since", _time(data["oldestTime"]))],
         "/console/topups" if topups else "/console/refunds",
         "Open the queue",

@@ -251,8 +251,8 @@ async def delivery_counts(connection: Connection, tenant_id: int, most: int) -> 
     row = await connection.fetchrow(
         "SELECT count(*) FILTER (WHERE state <> 'SKIPPED') AS needed,"
         f" count(*) FILTER (WHERE {log.TRIED}) AS tried, count(*) FILTER (WHERE state = 'SKIPPED') AS skipped,"
-        " count(*) = $2 AS more FROM (SELECT state, attempt_count FROM webhook_delivery WHERE tenant_id = $1"
-        " ORDER BY delivery_id DESC LIMIT $2) d",
+        " count(*) > $2 AS more FROM (SELECT state, attempt_count FROM webhook_delivery WHERE tenant_id = $1"
+        " ORDER BY delivery_id DESC LIMIT $2 + 1) d",
         tenant_id,
         most,
     )

@@ -78,27 +78,29 @@ async def add(
     return mail_id
 
 
-async def add_with_order(
-    session: Session,
-    tenant_id: int,
-    order_id: int,
-    profile_ids: Sequence[int],
-    mail: str,
-    language: Language,
-    now: datetime,
-) -> None:
-    """One for each eSIM, in the transaction that places their order."""
-    await session.fetch(
-        "INSERT INTO buyer_mail (tenant_id, order_id, profile_id, mail, language, due_at, created_at, purchase)"
-        f" SELECT $1, $2, esim.profile_id, $3, $4, $5, $5, true FROM {batch('esim', 6, profile_id='bigint')}"
-        " RETURNING 1",
-        tenant_id,
-        order_id,
-        mail,
-        language,
-        now,
-        profile_ids,
-    )
+class NewMail(NamedTuple):
+    """The install page of an eSIM, to be mailed once it is ready. The fields are the columns of _ADD_WITH_ORDERS."""
+
+    tenant_id: int
+    order_id: int
+    profile_id: int
+    mail: str
+    language: Language
+    at: datetime
+
+
+_NEW_MAILS = batch(
+    "new", tenant_id="bigint", order_id="bigint", profile_id="bigint", mail="text", language="text", at="timestamptz"
+)
+_ADD_WITH_ORDERS = f"""
+INSERT INTO buyer_mail (tenant_id, order_id, profile_id, mail, language, due_at, created_at, purchase)
+SELECT tenant_id, order_id, profile_id, mail, language, at, at, true FROM {_NEW_MAILS} RETURNING 1
+"""
+
+
+async def add_with_orders(session: Session, mails: Sequence[NewMail]) -> None:
+    """In the transaction that places their orders."""
+    await session.fetch(_ADD_WITH_ORDERS, *[list(column) for column in zip(*mails, strict=True)])
 
 
 async def of_profile(connection: Connection, tenant_id: int, profile_id: int, limit: int) -> Sequence[BuyerMail]:

@@ -54,15 +54,15 @@ async def page(connection: Connection, tenant_id: int, entry_filter: Filter, win
 
 
 async def without_orders(connection: Connection, tenant_id: int, limit: int) -> list[Entry]:
-    """The newest entries that are no debits of orders, the newest first. A dealer has few of them: they are looked for
-    among the newest references of each kind, not back through all entries."""
+    """The newest entries that are no debits of orders, `limit` of each kind, the newest first. They are the newest
+    references of each kind: nothing looks back through all entries."""
     rows = await connection.fetch(
         "SELECT version, entry_type, amount, balance_after, CASE entry_type WHEN 'REFUND' THEN (SELECT order_id"
         "  FROM refund r WHERE r.tenant_id = $1 AND r.refund_id = e.reference) END AS order_id,"
         " CASE entry_type WHEN 'TOPUP' THEN reference END AS topup_id, created_at"
         " FROM unnest($2::text[]) AS kind CROSS JOIN LATERAL (SELECT * FROM ledger_entry"
-        "  WHERE tenant_id = $1 AND entry_type = kind ORDER BY reference DESC LIMIT 100) e"
-        " ORDER BY version DESC LIMIT $3",
+        "  WHERE tenant_id = $1 AND entry_type = kind ORDER BY reference DESC LIMIT $3) e"
+        " ORDER BY version DESC",
         tenant_id,
         ["REFUND", "TOPUP", "ADJUST"],
         limit,

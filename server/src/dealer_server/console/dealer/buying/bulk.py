@@ -87,7 +87,7 @@ def _no_mails(context: RequestContext) -> str:
     """Why no install page can be mailed, "" where it can. The page holds codes, which not every user may have."""
     if not permissions(context.user).secrets:
         return "only an admin may mail install pages"
-    return "no mail is sent from here: leave it empty" if context.parts.settings.mails == "none" else ""
+    return "no mail is sent from here" if context.parts.settings.mails == "none" else ""
 
 
 async def _form(
