@@ -304,6 +304,7 @@ async def test_refunds_are_added_up(people: People, dealer: ApiClient):
     assert "your operator decides about those in review" in told
     assert "1.80 USD refunded" in text_of(await people["finance"].get("/console/refunds?status=REFUNDED"))
     assert "1.80 USD in review" in text_of(await people["finance"].get("/console/refunds?status=REVIEW"))
+    assert "Refunds" in text_of(await people["finance"].get("/console/refunds?before=1")), "a page of none"
 
 
 async def test_an_esim_is_cancelled_without_money_back(service: Service, people: People, dealer: ApiClient):
