@@ -11,6 +11,7 @@ from dealer_server.rules.orders.priced_lines import Offer
 
 COLUMNS = ("packageCode", "quantity", "periodNum", "remark", "reference", "buyerEmail", "language")
 RefuseMail = Callable[[str, str], tuple[str, str] | None]
+"""Given an address and a language: the column and what is wrong with it, None where the page can be mailed."""
 MOST_ORDERS = 500
 MOST_ESIMS = 5_000
 REMARK_LENGTH = 255
