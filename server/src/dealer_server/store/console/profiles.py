@@ -228,6 +228,11 @@ SELECT f.tenant_id, f.profile_id, f.order_id, f.name AS dealer, i.package_code, 
 FROM found f JOIN order_item i ON i.tenant_id = f.tenant_id AND i.order_id = f.order_id AND i.line = f.line
 ORDER BY {{order}}
 """
+_COUNT_UNMAILED = of_given_tenant(
+    f"SELECT count(*)::int FROM (SELECT {_COLUMNS} FROM profile p WHERE tenant_id = $1 AND recharges IS NULL"
+    " ORDER BY profile_id DESC LIMIT $2) p WHERE unmailed",
+    1,
+)
 _UNMAILED_ORDERS = of_given_tenant(
     f"""
     SELECT DISTINCT order_id FROM (
@@ -290,12 +295,7 @@ async def count_ending(connection: Connection, tenant_id: int, ending: tuple[dat
 
 async def count_unmailed(connection: Connection, tenant_id: int, most: int) -> int:
     """How many of so many of the dealer's newest eSIMs are NOT_MAILED."""
-    found: int | None = await connection.fetchval(
-        f"SELECT count(*)::int FROM (SELECT {_COLUMNS} FROM profile p WHERE tenant_id = $1 AND recharges IS NULL"
-        " ORDER BY profile_id DESC LIMIT $2) p WHERE unmailed",
-        tenant_id,
-        most,
-    )
+    found: int | None = await connection.fetchval(_COUNT_UNMAILED, tenant_id, most)
     return found or 0
 
 
