@@ -71,9 +71,9 @@ async def service(database_url: str) -> AsyncIterator[Service]:
         yield service
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def exact(service: Service) -> AsyncIterator[None]:
-    """The audit finds nothing after each test. For `pytest.mark.usefixtures`."""
+    """The audit finds nothing after the tests of a module. For `pytest.mark.usefixtures`."""
     yield
     assert await service.audit() == []
 
