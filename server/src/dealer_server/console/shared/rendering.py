@@ -337,7 +337,7 @@ def _add_names(made: Environment) -> None:
         "esim_state": words.esim_state,
         "healthy_percent": health.HEALTHY_PERCENT,
         "is_degraded": health.is_degraded,
-        "is_below_norm": health.is_below_norm,
+        "least_failed": health.LEAST_FAILED,
         "share_text": health.share_text,
     }
 

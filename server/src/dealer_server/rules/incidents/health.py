@@ -1,8 +1,8 @@
 """How healthy is what we ask: a supplier, a dealer's endpoint? One rule for all pages.
 
 What does not answer at present is down or failing. What answers is degraded while less than HEALTHY_PERCENT of what it
-was asked lately went well and LEAST_FAILED failed. With fewer failures some failed, too few for a notice. Else it is
-healthy. A page that shows such a share in red never says healthy.
+was asked lately went well and LEAST_FAILED failed. Else it is healthy. What is degraded, failing or down has a notice,
+and only what has one is coloured: other failures are told in grey.
 """
 
 HEALTHY_PERCENT = 95
@@ -12,12 +12,7 @@ LEAST_FAILED = 3
 
 def is_degraded(good: int, asked: int) -> bool:
     """Of so many times that it was asked lately, so many went well."""
-    return asked - good >= LEAST_FAILED and is_below_norm(good, asked)
-
-
-def is_below_norm(good: int, asked: int) -> bool:
-    """However few failed."""
-    return 100 * good < HEALTHY_PERCENT * asked
+    return asked - good >= LEAST_FAILED and 100 * good < HEALTHY_PERCENT * asked
 
 
 def share_text(good: int, asked: int) -> str:
@@ -29,9 +24,9 @@ def share_text(good: int, asked: int) -> str:
 
 
 def supplier_word(up: bool | None, good: int, asked: int) -> str:
-    """UP, SOME FAILED, DEGRADED, DOWN; NOT ASKED where no worker has asked it yet."""
+    """UP, DEGRADED, DOWN; NOT ASKED where no worker has asked it yet."""
     if up is None:
         return "NOT ASKED"
     if not up:
         return "DOWN"
-    return "DEGRADED" if is_degraded(good, asked) else "SOME FAILED" if is_below_norm(good, asked) else "UP"
+    return "DEGRADED" if is_degraded(good, asked) else "UP"

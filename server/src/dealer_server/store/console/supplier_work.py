@@ -20,7 +20,7 @@ _decode = msgspec.json.Decoder(Package).decode
 
 
 class CallRow(NamedTuple):
-    """One call that bought or looked for an eSIM. `answered_at` None: no answer was recorded. `outcome`: as
+    """One call that bought or looked for an eSIM of this package. `answered_at` None: no answer was recorded. `outcome`: as
     fulfillment/purchases records it; SKIPPED: the supplier was not even asked."""
 
     order_id: int
@@ -31,6 +31,8 @@ class CallRow(NamedTuple):
     answered_at: datetime | None
     outcome: str | None
     message: str | None
+    tenant_id: int
+    package_code: str
 
     @property
     def result(self) -> str:
@@ -73,13 +75,14 @@ _RESULTS = {
 
 
 class CallCounts(NamedTuple):
-    """Calls since a moment: how many were answered with what. `more`: only the latest COUNTED_CALLS are counted. `p95`:
-    seconds within which 95 % of the answers came; None without any."""
+    """Calls since a moment: how many were answered with what. `more`: only the latest COUNTED_CALLS are counted. `p50`,
+    `p95`: seconds within which so many percent of the answers came; None without any."""
 
     total: int
     refused: int
     unanswered: int
     more: bool
+    p50: float | None
     p95: float | None
 
     @property
@@ -142,10 +145,12 @@ class DealerPrice(NamedTuple):
 
 
 LATEST_CALLS = f"""
-SELECT p.order_id, p.unit_key, c.kind, c.step, c.sent_at, c.answered_at, c.outcome, c.message
+SELECT p.order_id, p.unit_key, c.kind, c.step, c.sent_at, c.answered_at, c.outcome, c.message, c.tenant_id,
+    p.package_code
 FROM (SELECT * FROM supplier_call WHERE supplier = $1 ORDER BY sent_at DESC LIMIT $2) c
 {rows_of("purchase", "c", "tenant_id", "profile_id", "position")}
-CROSS JOIN LATERAL (SELECT order_id, unit_key FROM purchase p WHERE p.tenant_id = c.tenant_id
+CROSS JOIN LATERAL (SELECT order_id, unit_key, package_code FROM purchase p
+    JOIN order_item i USING (tenant_id, order_id, line) WHERE p.tenant_id = c.tenant_id
     AND p.profile_id = c.profile_id AND p.position = c.position LIMIT 1) p
 ORDER BY c.sent_at DESC, p.unit_key
 """
@@ -157,8 +162,11 @@ FROM (SELECT outcome, sent_at, answered_at,
         answered_at IS NULL AND sent_at < $3::timestamptz - $4 * interval '1 second' AS late
     FROM supplier_call WHERE supplier = $1 AND sent_at >= $2 ORDER BY sent_at DESC LIMIT $5) c
 """
-_P95 = "percentile_disc(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM answered_at - sent_at))::float8 AS p95"
-CALL_COUNTS = f"SELECT count(*)::int AS rows, {_P95}, {_COUNTED}"
+_TOOK = ", ".join(
+    f"percentile_disc(0.{part}) WITHIN GROUP (ORDER BY extract(epoch FROM answered_at - sent_at))::float8 AS p{part}"
+    for part in (50, 95)
+)
+CALL_COUNTS = f"SELECT count(*)::int AS rows, {_TOOK}, {_COUNTED}"
 CALL_HOURS = f"SELECT date_trunc('hour', sent_at, 'UTC') AS start, {_COUNTED} GROUP BY 1 ORDER BY 1"
 WAITING_ORDERS = """
 SELECT p.tenant_id, t.name, p.order_id, count(*)::int AS units,
@@ -195,7 +203,7 @@ async def call_counts_of(
     )
     return {
         row["supplier"]: CallCounts(
-            row["total"], row["refused"], row["unanswered"], row["rows"] == COUNTED_CALLS, row["p95"]
+            row["total"], row["refused"], row["unanswered"], row["rows"] == COUNTED_CALLS, row["p50"], row["p95"]
         )
         for row in rows
     }
@@ -211,16 +219,6 @@ async def call_hours(connection: Connection, code: str, since: datetime, now: da
 async def waiting_orders(connection: Connection, code: str, limit: int) -> list[WaitingOrder]:
     """The oldest first, of the units that are tried next."""
     return [WaitingOrder(**row) for row in await connection.fetch(WAITING_ORDERS, code, COUNTED_UNITS, limit)]
-
-
-async def package_of(connection: Connection, code: str, unit_key: str) -> str | None:
-    """The packageCode of what was to be bought."""
-    return await connection.fetchval(
-        "SELECT i.package_code FROM purchase p JOIN order_item i USING (tenant_id, order_id, line)"
-        " WHERE p.supplier = $1 AND p.unit_key = $2 LIMIT 1",
-        code,
-        unit_key,
-    )
 
 
 async def served(

@@ -15,7 +15,7 @@ from dealer_server.rules.incidents import dealer as dealer_rules
 from dealer_server.rules.incidents import overview as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents import supplier as supplier_rules
-from dealer_server.rules.incidents.health import is_below_norm
+from dealer_server.rules.incidents.health import is_degraded
 from dealer_server.rules.incidents.incident import Incident, worst_first
 from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier
@@ -145,7 +145,7 @@ async def causes_of(
     failing = [
         row.code
         for row in suppliers
-        if row.up and (count := counts.get(row.code)) and is_below_norm(count.total - count.failed, count.total)
+        if row.up and (count := counts.get(row.code)) and is_degraded(count.total - count.failed, count.total)
     ]
     latest = {code: latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now) for code in failing}
     return {code: cause(failure) for code, failure in latest.items() if failure}

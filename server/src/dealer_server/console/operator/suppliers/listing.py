@@ -31,9 +31,11 @@ COLUMNS: Mapping[str, Callable[[SupplierRow], Any]] = {
     "-balance": lambda row: (row.balance is not None, row.balance or 0, row.code),
     "-packages": lambda row: (row.packages, row.code),
 }
-HEALTH = ("DOWN", "DEGRADED", "SOME FAILED", "NOT ASKED", "UP")
+HEALTH = ("DOWN", "DEGRADED", "NOT ASKED", "UP")
 """The worst first."""
 HOURS = 24
+WINDOW = timedelta(hours=6)
+"""Of so many hours the share of calls is told: in a single one a call that fails is much of it."""
 FEW = 10
 """Fewer calls of a day than this draw no line."""
 MENU = MenuEntry("Suppliers", "truck-delivery", 95, parked_purchases)
@@ -70,7 +72,6 @@ async def suppliers(context: RequestContext) -> Html:
         outages=outages,
         lasted=dates.lasted,
         spans=spans,
-        causes=causes,
         order=order,
         kind_title=kind_title,
         balance_text=fine_text,
@@ -81,10 +82,12 @@ async def suppliers(context: RequestContext) -> Html:
 
 
 async def _trend(connection: Connection, code: str, now: datetime) -> list[float]:
-    """How many percent of the calls of each hour went well, of those with any."""
+    """How many percent of the calls of each hour and the 5 before it went well, of hours with any."""
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS - 1)
     hours = await supplier_work.call_hours(connection, code, first, now)
-    return [100 * hour.good / (hour.good + hour.bad) for hour in hours if hour.good + hour.bad]
+    tried = [hour for hour in hours if hour.good + hour.bad]
+    windows = [[one for one in tried if last.start - WINDOW < one.start <= last.start] for last in tried]
+    return [100 * sum(one.good for one in some) / sum(one.good + one.bad for one in some) for some in windows]
 
 
 def words_of(rows: Sequence[SupplierRow], counts: Mapping[str, CallCounts]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from statistics import median
 from typing import Any, NamedTuple
 
 from dealer_server.console.operator.incidents import findings
@@ -38,7 +37,7 @@ from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.supplier_work import CallRow
 from dealer_server.store.console.suppliers import SupplierRow
 from dealer_server.store.reports import report
-from dealer_server.store.reports.report import Filter
+from dealer_server.store.reports.report import Filter, Row
 from dealer_server.store.suppliers import outage
 from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
@@ -49,13 +48,13 @@ ROUTED = 8
 """Of so many packages the page tells, unless it is asked for all."""
 SOLD = 1_000
 """Of so many packages the sales are looked up."""
-FEW = 10
+FEW = 24
 """Fewer calls than this are told of without a chart."""
 OUTAGE_DAYS, OUTAGES = 30, 50
 
 
 class CallRun(NamedTuple):
-    """The `calls` about one eSIM, or about `esims` of one order that went alike, of which the latest says what came of
+    """The `calls` about one eSIM, or about `esims` of one order and package that went alike, of which the latest says what came of
     it. `seconds`: from the first to its answer. `more`: so many orders in a row failed in the same way, the first at
     `since`."""
 
@@ -87,7 +86,7 @@ def _runs(calls: Sequence[CallRow]) -> list[CallRun]:
                 latest,
                 len(calls),
                 None if ended is None else max((ended - begun).total_seconds(), 0.0),
-                len({call.unit_key for call in calls}),
+                len({call.unit_key for call in calls if call.package_code == latest.package_code}),
                 len({run[0].order_id for run in runs}) - 1,
                 runs[-1][0].sent_at,
             )
@@ -96,9 +95,11 @@ def _runs(calls: Sequence[CallRow]) -> list[CallRun]:
 
 
 def _alike(calls: Sequence[CallRow]) -> tuple[object, ...]:
-    """What the calls about eSIMs that stand in one row have in common: failures of several orders, else one order."""
+    """What the calls about eSIMs that stand in one row have in common: failures of several orders, else one order and
+    package."""
     latest = calls[0]
-    return latest.kind, latest.result, latest.reason, latest.message, latest.failed or latest.order_id
+    thing = latest.failed or (latest.order_id, latest.package_code)
+    return latest.kind, latest.result, latest.reason, latest.message, thing
 
 
 @page(SUPPLIER, OPERATORS, TEMPLATE)
@@ -132,7 +133,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         served = await _served(connection, context, code)
         incidents = await findings.of_supplier(connection, context, row)
         failing = findings.latest_failure(calls, now)
-        failed_package = await supplier_work.package_of(connection, code, failing.unit_key) if failing else None
+        dealers, _ = await report.names(connection, [call.tenant_id for call in calls], ())
         spent = (await spending(connection, [row], day_of(now)))[code]
     call_bars = bars((Bar(one.start, one.good, one.bad) for one in counted), of)
     totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if "totals" in context.query else None
@@ -148,7 +149,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         totals=totals,
         parked=await list_parked(parts.database, code),
         **_latest(calls, failing),
-        failed_package=failed_package,
+        dealers=dealers,
         count=count,
         word=supplier_word(row.up, count.total - count.failed, count.total),
         **_chart(row, call_bars, of),
@@ -176,13 +177,10 @@ def _chart(row: SupplierRow, call_bars: Bars, of: Period) -> dict[str, Any]:
 
 
 def _latest(calls: Sequence[CallRow], failing: CallRow | None) -> dict[str, Any]:
-    took = [one.seconds for one in calls if one.seconds is not None]
     return {
         "calls": _runs(calls)[:RUNS],
         "failing": failing,
         "cause": findings.cause(failing) if failing else "",
-        "timed": len(took),
-        "typical": median(took) if took else None,
     }
 
 
@@ -192,11 +190,11 @@ async def _served(connection: Connection, context: RequestContext, code: str) ->
     every = "packages" in context.query or "before" in context.query
     most = PAGE_SIZE if every else ROUTED
     wanted = Filter(recent.shown(day_of(context.now)), supplier=code)
-    sold = Counter[str]()
-    for one in await report.grouped(connection, wanted, ("package",), SOLD):
-        sold[one.keys["package"]] += one.sums.sold
-    first = () if every else [package for package, _ in sold.most_common(most)]
+    best = Counter[str]() if every else _sold(await report.grouped(connection, wanted, ("package",), SOLD))
+    first = [package for package, _ in best.most_common(most)]
     rows = await supplier_work.served(connection, code, params.text(context.query, "before"), most + 1, first)
+    codes = [row.package.package_code for row in rows]
+    sold = _sold(await report.among(connection, wanted, ("package",), codes)) if every else best
     following = rows[most - 1].package.package_code if len(rows) > most else None
     shown = min(len(rows), most)
     return {
@@ -205,6 +203,14 @@ async def _served(connection: Connection, context: RequestContext, code: str) ->
         "more_served": len(rows) > most and not every,
         "served_pages": params.pager(context, f"{SUPPLIERS}/{code}", following, shown=shown, word="package"),
     }
+
+
+def _sold(rows: Sequence[Row]) -> Counter[str]:
+    """eSIMs by package, of all currencies."""
+    sold = Counter[str]()
+    for one in rows:
+        sold[one.keys["package"]] += one.sums.sold
+    return sold
 
 
 @action(f"{SUPPLIER}/reroute", OPERATOR_SUPPORT)
