@@ -28,7 +28,6 @@ from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.access import scopes
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.incidents.dealer import FEW_DAYS
 from dealer_server.rules.money import money
 from dealer_server.rules.notices import low_balance
 from dealer_server.rules.orders import identity
@@ -222,7 +221,6 @@ async def show_dealer(context: RequestContext) -> Html:
             counted=COUNTED,
             people=await user.listed(connection, tenant_id, limit=PEOPLE),
             most_people=PEOPLE,
-            waiting=await console_dealers.waiting_of(connection, tenant_id),
             **_sales_fields(await figures.sales(connection, dealer, context.now), dealer),
         )
 
@@ -269,7 +267,6 @@ def _sales_fields(sales: Sales, dealer: Dealer) -> dict[str, Any]:
     return {
         "sales": sales,
         "sold": sales.total,
-        "short_days": FEW_DAYS,
         "starts": [start_of(day) for day in sales.recent.days],
         "revenues": reports.amounts(sales.recent.sums, "revenue", dealer.currency),
         "before": reports.chart_before(sales.recent.before, dealer.currency),

@@ -17,6 +17,7 @@ from dealer_server.rules.incidents.incident import (
     joined,
     many,
     minutes,
+    rank,
     worst_first,
 )
 from dealer_server.rules.incidents.receiver import Receiver
@@ -54,14 +55,14 @@ class LowStock(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """Of a dealer whose balance lasts for no more than FEW_DAYS. `topups`: the sum of its top-ups that wait."""
+    """Of a dealer whose balance lasts for no more than FEW_DAYS. `topped_up`: a top-up of it waits."""
 
     tenant_id: int
     name: str
     available: int
     currency: str
     days: int
-    topups: int = 0
+    topped_up: bool = False
 
 
 class Mails(NamedTuple):
@@ -93,15 +94,18 @@ class Findings(NamedTuple):
 
 
 def incidents(found: Findings, now: datetime) -> list[Incident]:
-    """The worst first."""
+    """The worst first. A balance for which a top-up waits is told with the top-ups."""
+    queues = [queue(one, found.queue_hours, now) for one in found.queues]
+    topups = next((one for one in queues if one and one.kind == "TOPUPS"), None)
+    low = [one for one in found.balances if topups and one.topped_up]
     told: list[Incident | None] = [
         _worker(found.worker_seen_at, now),
         *supplier.incidents(found.suppliers, now),
-        *[_queue(one, found.queue_hours, now) for one in found.queues],
+        *[_with_balances(one, low) if low and one is topups else one for one in queues],
         *[receiver.incident(one, now) for one in found.receivers],
         _more_receivers(found.more_receivers),
         *_stock(found.stock, found.stock_low),
-        *[_balance(one) for one in found.balances],
+        *[_balance(one) for one in found.balances if one not in low],
         _mails(found.mails, now),
         _two_factor() if found.one_factor else None,
     ]
@@ -161,7 +165,7 @@ _TEXTS: Mapping[Queue, tuple[str, str]] = {
 _AT_ONCE: tuple[Kind, ...] = ("UNCONFIRMED", "FAILED")
 
 
-def _queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
+def queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
     """Refunds and top-ups are a task; once one of them has waited for long, the queue is degraded."""
     kind: Kind = queued.queue
     late = kind in _AT_ONCE or (hours > 0 and now - queued.oldest_at > timedelta(hours=hours))
@@ -177,14 +181,26 @@ def _queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
     return Incident(kind, queued.subject, level, text, queued.oldest_at, harm=hurt, several=queued.total > 1)
 
 
+def _with_balances(topups: Incident, low: Sequence[Balance]) -> Incident:
+    """`low`: the shortest first."""
+    worst = _balance(low[0])
+    more = f", {many(len(low) - 1, 'more balance')} no longer than {FEW_DAYS} days" if low[1:] else ""
+    level = min(topups.level, worst.level, key=rank)
+    hurt = topups.harm + sum(_balance(one).harm for one in low)
+    return topups._replace(level=level, detail=f"{worst.text[:1].lower()}{worst.text[1:]}{more}", harm=hurt)
+
+
+def balance_level(days: int) -> Level:
+    """Of a balance that lasts for FEW_DAYS or less."""
+    return "degraded" if days <= SOON else "waiting"
+
+
 def _balance(of: Balance) -> Incident:
     left, hurt = money.shown(of.available, of.currency), WEIGHTS["BALANCE"] * (FEW_DAYS + 1 - of.days)
     lasts = f"about {many(of.days, 'day')}" if of.days else "less than a day"
     text = f"The balance of {of.name} lasts {lasts}"
-    level: Level = "degraded" if of.days <= SOON else "waiting"
-    waits = f"top-ups of {money.shown(of.topups, of.currency)} wait" if of.topups else "at the pace of the last 7 days"
-    detail = f"{left} left, {waits}"
-    return Incident("BALANCE", str(of.tenant_id), level, text, None, detail, hurt)
+    detail = f"{left} left, at the pace of the last 7 days"
+    return Incident("BALANCE", str(of.tenant_id), balance_level(of.days), text, None, detail, hurt)
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:

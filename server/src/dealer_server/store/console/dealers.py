@@ -1,6 +1,6 @@
 """What the console shows of dealers: the list, and one with its credentials, prices and endpoint."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -46,7 +46,7 @@ class Waiting(NamedTuple):
 class WaitingOf(NamedTuple):
     """What an operator is to decide of one dealer: how many, their sum, and since when the oldest waits."""
 
-    queue: Literal["topups", "refunds"]
+    queue: Literal["TOPUPS", "REFUNDS"]
     waiting: int
     amount: int
     since: datetime
@@ -192,9 +192,9 @@ async def waiting(connection: Connection, tenant_ids: Sequence[int]) -> dict[int
     return found
 
 
-async def waiting_topups(connection: Connection, tenant_ids: Sequence[int]) -> dict[int, int]:
-    """The sum of the top-ups that wait, of those of these dealers that have any."""
-    return {one: amount for one, (_, amount) in (await _waiting(connection, "topups", tenant_ids)).items()}
+async def topped_up(connection: Connection, tenant_ids: Sequence[int]) -> Set[int]:
+    """Those of these dealers of which top-ups wait."""
+    return (await _waiting(connection, "topups", tenant_ids)).keys()
 
 
 async def _waiting(
@@ -215,7 +215,8 @@ async def _waiting(
 async def waiting_of(connection: Connection, tenant_id: int) -> list[WaitingOf]:
     """Of each queue in which anything of this dealer waits."""
     found = list[WaitingOf]()
-    for queue in ("topups", "refunds"):
+    names: Sequence[tuple[Literal["TOPUPS", "REFUNDS"], queues.Queue]] = (("TOPUPS", "topups"), ("REFUNDS", "refunds"))
+    for name, queue in names:
         row = await connection.fetchrow(
             "SELECT count(*)::int AS waiting, coalesce(sum(amount), 0)::bigint AS amount, min(created_at) AS since"
             f" FROM (SELECT tenant_id, amount, created_at FROM {queues.waiting(connection, queue)}) q"
@@ -223,7 +224,7 @@ async def waiting_of(connection: Connection, tenant_id: int) -> list[WaitingOf]:
             tenant_id,
         )
         if row and row["waiting"]:
-            found.append(WaitingOf(queue, **row))
+            found.append(WaitingOf(name, **row))
     return found
 
 

@@ -9,6 +9,7 @@ from dealer_server.console.shared import reports
 from dealer_server.db.connection import Connection
 from dealer_server.rules.axis import Number
 from dealer_server.rules.incidents.dealer import FEW_DAYS
+from dealer_server.rules.incidents.overview import balance_level
 from dealer_server.rules.incidents.receiver import Health, health
 from dealer_server.rules.period import period
 from dealer_server.rules.reports import recent
@@ -39,9 +40,8 @@ class ListedDealer(NamedTuple):
     days_left: int | None
 
     @property
-    def short(self) -> bool:
-        """Whether its balance is spent soon."""
-        return self.days_left is not None and self.days_left <= FEW_DAYS
+    def low_word(self) -> str:
+        return low_word(self.days_left)
 
 
 class Sales(NamedTuple):
@@ -52,6 +52,17 @@ class Sales(NamedTuple):
     changes: Mapping[str, str]
     refunded: str
     days_left: int | None
+
+    @property
+    def low_word(self) -> str:
+        return low_word(self.days_left)
+
+
+def low_word(days: int | None) -> str:
+    """By which a balance that lasts so long is marked, in the colour of its incident; "" where it has none."""
+    if days is None or days > FEW_DAYS:
+        return ""
+    return "LOW" if balance_level(days) == "degraded" else "REVIEW"
 
 
 async def endpoint_answers(connection: Connection, tenant_ids: Sequence[int], now: datetime) -> Mapping[int, Answered]:

@@ -16,14 +16,14 @@ from dealer_server.rules.incidents import overview as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents import supplier as supplier_rules
 from dealer_server.rules.incidents.health import is_degraded
-from dealer_server.rules.incidents.incident import Incident, worst_first
+from dealer_server.rules.incidents.incident import Incident, rank, worst_first
 from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier
 from dealer_server.rules.period import DAY, period
 from dealer_server.rules.reports.period import day_of
 from dealer_server.store.console import supplier_work
 from dealer_server.store.console import user as console_user
-from dealer_server.store.console.dealers import Dealer, waiting_topups
+from dealer_server.store.console.dealers import Dealer, topped_up, waiting_of
 from dealer_server.store.console.incidents import buying, findings, receivers, waiting
 from dealer_server.store.console.supplier_work import CallCounts, CallRow
 from dealer_server.store.console.suppliers import SupplierRow
@@ -48,7 +48,7 @@ async def incidents(
     user = await console_user.one(connection, context.user.user_id)
     causes = await causes_of(connection, suppliers, counts, context.now)
     balances = (await buying.short_balances(connection, day_of(context.now)))[:BALANCES]
-    topups = await waiting_topups(connection, [one.tenant_id for one in balances])
+    topups = await topped_up(connection, [one.tenant_id for one in balances])
     found = rules.Findings(
         worker_seen_at=await findings.worker_seen_at(connection),
         suppliers=[(_supplier(row, counts, causes), lines.get(row.code, NOTHING)) for row in suppliers],
@@ -60,18 +60,9 @@ async def incidents(
         queue_hours=settings.queue_hours,
         mails=await findings.failing_mails(connection, context.now - DAY) if settings.mails == "sent" else None,
         one_factor=user is not None and not user.totp_on,
-        balances=[one._replace(topups=topups.get(one.tenant_id, 0)) for one in balances],
+        balances=[one._replace(topped_up=one.tenant_id in topups) for one in balances],
     )
-    shown_here = [_with_topups(row, topups) for row in _shown(rules.incidents(found, context.now), context)]
-    return await _with_impact(connection, context, shown_here)
-
-
-def _with_topups(row: IncidentRow, topups: Mapping[int, int]) -> IncidentRow:
-    """A balance that is low leads to the top-ups of its dealer that wait."""
-    dealer = row.incident.subject
-    if row.incident.kind != "BALANCE" or int(dealer) not in topups:
-        return row
-    return row._replace(links=[Link("Review top-up", f"/console/topups?dealer={dealer}"), *row.links[:1]])
+    return await _with_impact(connection, context, _shown(rules.incidents(found, context.now), context))
 
 
 async def of_supplier(connection: Connection, context: RequestContext, row: SupplierRow) -> list[IncidentRow]:
@@ -105,6 +96,12 @@ async def of_receiver(connection: Connection, context: RequestContext, tenant_id
 
 
 async def of_dealer(connection: Connection, context: RequestContext, row: Dealer) -> list[IncidentRow]:
+    """With what an operator is to decide of it, as the overview has these queues."""
+    queues = [
+        rules.Queued(one.queue, one.waiting, one.since, {row.currency: one.amount}, str(row.tenant_id))
+        for one in await waiting_of(connection, row.tenant_id)
+    ]
+    decided = [rules.queue(one, context.parts.settings.queue_hours, context.now) for one in queues]
     means = await buying.means(connection, row.tenant_id)
     found = dealer_rules.Dealer(
         tenant_id=row.tenant_id,
@@ -119,7 +116,8 @@ async def of_dealer(connection: Connection, context: RequestContext, row: Dealer
         receiver=await receivers.of_dealer(connection, row.tenant_id),
     )
     here = Link("View dealer", f"/console/dealers/{row.tenant_id}")
-    shown_here = _shown(dealer_rules.incidents(found, context.now), context)
+    told = [*dealer_rules.incidents(found, context.now), *[one for one in decided if one]]
+    shown_here = _shown(sorted(told, key=lambda one: rank(one.level)), context)
     return [row._replace(links=[link for link in row.links if link != here]) for row in shown_here]
 
 

@@ -15,6 +15,7 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
     """The most useful one first. Pages that this user may not open are left out."""
     subject = quote(incident.subject, safe=":")
     dealer, waiting = f"/console/dealers/{subject}", f"/console/waiting?supplier={subject}"
+    of_dealer = f"?dealer={subject}" if subject else ""
     match incident.kind:
         case "WORKER":
             return [Link("View open orders", "/console/orders?status=FULFILLING")]
@@ -39,11 +40,11 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
                 Link("View dealer", dealer),
             ]
         case "REFUNDS":
-            return [Link("Review" if may.money else "View refunds", "/console/refunds")]
+            return [Link("Review" if may.money else "View refunds", f"/console/refunds{of_dealer}")]
         case "VOIDS":
             return [Link("View refunds", "/console/refunds?status=REFUNDING")]
         case "TOPUPS":
-            return [Link("Review" if may.money else "View top-ups", "/console/topups")]
+            return [Link("Review" if may.money else "View top-ups", f"/console/topups{of_dealer}")]
         case "STOCK" if subject and may.terms:
             return [Link("Upload codes", f"/console/packages/{subject}/stock")]
         case "STOCK":

@@ -25,6 +25,8 @@ from dealer_server.store.notices.states import Told
 
 OPEN, ENDED = 500, 100
 """Notices that are looked at: of open subjects, and of those that are over on one page."""
+FEW, LATELY = 8, 5
+"""Below fewer open subjects so many stand that are over."""
 
 
 class Line(NamedTuple):
@@ -89,13 +91,15 @@ async def inbox(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         mark = await marks.of_user(connection, context.user.user_id)
         open_lines = await _open(connection, context, types, mark)
-        ended = await states.ended(connection, types, before, ENDED) if state != "open" else []
-    lines = [*(open_lines if state != "resolved" and before is None else ()), *_ended(ended, mark)]
+        ended = await states.ended(connection, types, before, ENDED)
+    over = _ended(ended, mark)
+    lines = [*(open_lines if state != "resolved" and before is None else ()), *(over if state != "open" else ())]
     shown = [one for one in lines if kind is None or group(one.subject.kind) == kind]
-    following = ended[-1].notice_id if len(ended) == ENDED else None
+    following = ended[-1].notice_id if len(ended) == ENDED and state != "open" else None
     return Html(
         state=state,
         lines=shown,
+        lately=over[:LATELY] if state == "open" and len(shown) < FEW and kind is None else (),
         filtered=kind is not None or before is not None,
         faults=params.faults(context.query, kind=tuple(GROUPS)),
         counts={"open": _counted(open_lines)},
