@@ -1,5 +1,6 @@
 """Which sentence is said of what is wrong, and what stands first?"""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -267,10 +268,23 @@ def test_what_is_broken_stands_first_then_what_is_degraded_then_tasks():
     assert [one.level for one in late] == ["degraded"]
 
 
-def test_a_balance_that_is_low_tells_of_top_ups_that_wait():
-    short = [Balance(1, "Acme", 5 * USD, "USD", 6, topups=20 * USD), Balance(2, "Beta", 5 * USD, "USD", 6)]
-    told = [one.detail for one in overview.incidents(found(balances=short), NOW)]
-    assert told == ["5.00 USD left, top-ups of 20.00 USD wait", "5.00 USD left, at the pace of the last 7 days"]
+def test_a_low_balance_for_which_a_top_up_waits_is_told_with_it():
+    acme, beta = [
+        Balance(tenant_id, name, 5 * USD, "USD", days, topped_up=True)
+        for tenant_id, name, days in ((1, "Acme", 1), (2, "Beta", 6))
+    ]
+    queues = [Queued("TOPUPS", 1, SIX, {"USD": 20 * USD})]
+    pace = "5.00 USD left, at the pace of the last 7 days"
+
+    def said(*balances: Balance, queues: Sequence[Queued] = queues) -> list[tuple[str, str, str]]:
+        incidents = overview.incidents(found(queues=queues, balances=balances), NOW)
+        return [(one.kind, one.level, one.detail) for one in incidents]
+
+    assert said(beta) == [("TOPUPS", "waiting", "the balance of Beta lasts about 6 days")]
+    both = "the balance of Acme lasts about 1 day, 1 more balance no longer than 7 days"
+    assert said(acme, beta) == [("TOPUPS", "degraded", both)]
+    assert said(beta._replace(topped_up=False)) == [("BALANCE", "waiting", pace), ("TOPUPS", "waiting", "")]
+    assert said(beta, queues=[]) == [("BALANCE", "waiting", pace)]
 
 
 def test_suppliers_that_are_degraded_are_one_incident():

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from dealer_server.rules.install.languages import LANGUAGES, Language
 from dealer_server.rules.lifecycle.use import Esim, use
+from dealer_server.rules.webhooks.answers import NONE
 from esim_dealer.wire.vocabulary import ChangeHint
 
 _OTHERWISE = {
@@ -123,6 +124,13 @@ def text(word: object) -> str:
     if raw in _SAID:
         return _SAID[raw]
     return raw.replace("_", " ").capitalize() if _is_word(raw) else raw
+
+
+def answer(word: str) -> str:
+    """What an endpoint answered, by its filter (rules/webhooks/answers.py): HTTP 500; Time-out."""
+    if word == NONE:
+        return "No response"
+    return f"HTTP {word}" if word[:1].isdigit() else text(word)
 
 
 def label(name: str) -> str:

@@ -18,7 +18,7 @@ TOLD_FROM = 3
 class Receiver(NamedTuple):
     """`failures`: attempts in a row. `unheard`: webhooks that the dealer has not accepted since its last success,
     COUNTED at most, the oldest of them written at `unheard_since`. `accepted`: of its `attempts` of the last 24 hours,
-    where they were counted."""
+    where they were counted. `cause`: what was answered to most of those that failed, "" where it is not told."""
 
     tenant_id: int
     dealer: str
@@ -30,6 +30,7 @@ class Receiver(NamedTuple):
     next_at: datetime | None = None
     accepted: int = 0
     attempts: int = 0
+    cause: str = ""
 
 
 def health(
@@ -67,6 +68,7 @@ def incident(receiver: Receiver, now: datetime, *, own: bool = False) -> Inciden
         case _ if is_degraded(receiver.accepted, receiver.attempts):
             share = share_text(receiver.accepted, receiver.attempts)
             detail = f"{share} of {many(receiver.attempts, 'attempt')} accepted in the last 24 hours"
+            detail += f", mostly failed: {receiver.cause}" if receiver.cause else ""
             hurt = WEIGHTS["RECEIVER"] * (receiver.attempts - receiver.accepted)
             return Incident("RECEIVER", subject, "degraded", f"{whose} is degraded", None, detail, hurt)
         case _:

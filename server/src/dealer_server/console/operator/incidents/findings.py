@@ -6,6 +6,7 @@ from datetime import datetime
 from dealer_server.console.operator.incidents import impacts
 from dealer_server.console.operator.incidents.links import links
 from dealer_server.console.shared import incidents as shown
+from dealer_server.console.shared import words
 from dealer_server.console.shared.concern import Link
 from dealer_server.console.shared.incidents import IncidentRow
 from dealer_server.console.shared.permissions import permissions
@@ -45,6 +46,7 @@ async def incidents(
     settings = context.parts.settings
     lines = await waiting.by_supplier(connection)
     failing = await receivers.failing(connection, RECEIVERS)
+    degraded = await receivers.degraded(connection, _last_day(context.now), RECEIVERS)
     user = await console_user.one(connection, context.user.user_id)
     causes = await causes_of(connection, suppliers, counts, context.now)
     balances = (await buying.short_balances(connection, day_of(context.now)))[:BALANCES]
@@ -53,7 +55,7 @@ async def incidents(
         worker_seen_at=await findings.worker_seen_at(connection),
         suppliers=[(_supplier(row, counts, causes), lines.get(row.code, NOTHING)) for row in suppliers],
         queues=await findings.queued(connection, failed=not settings.refund_failed),
-        receivers=[*failing, *await receivers.degraded(connection, _last_day(context.now), RECEIVERS)],
+        receivers=[*failing, *[one._replace(cause=words.answer(one.cause) if one.cause else "") for one in degraded]],
         more_receivers=await receivers.count_failing(connection) - RECEIVERS if len(failing) == RECEIVERS else 0,
         stock=await findings.low_stock(connection, settings.stock_low),
         stock_low=settings.stock_low,
@@ -90,7 +92,7 @@ async def of_suppliers(
 
 async def of_receiver(connection: Connection, context: RequestContext, tenant_id: int) -> list[IncidentRow]:
     """Of one dealer's, for its page."""
-    receiver = await receivers.of_dealer(connection, tenant_id)
+    receiver = await receivers.of_dealer(connection, tenant_id, _last_day(context.now))
     found = receiver_rules.incident(receiver, context.now) if receiver else None
     return [row._replace(links=()) for row in _shown([] if found is None else [found], context)]
 
@@ -113,7 +115,7 @@ async def of_dealer(connection: Connection, context: RequestContext, row: Dealer
         threshold=row.low_balance_threshold,
         cheapest=means.cheapest,
         credentials=means.credentials,
-        receiver=await receivers.of_dealer(connection, row.tenant_id),
+        receiver=await receivers.of_dealer(connection, row.tenant_id, _last_day(context.now)),
     )
     here = Link("View dealer", f"/console/dealers/{row.tenant_id}")
     told = [*dealer_rules.incidents(found, context.now), *[one for one in decided if one]]

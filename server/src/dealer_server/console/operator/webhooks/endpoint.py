@@ -3,8 +3,8 @@
 from typing import Any
 
 from dealer_server.console.operator.incidents import findings
-from dealer_server.console.operator.webhooks.endpoints import ENDPOINTS, answer_faults, answer_text, day, options
-from dealer_server.console.shared import params
+from dealer_server.console.operator.webhooks.endpoints import ENDPOINTS, answer_faults, day, options
+from dealer_server.console.shared import params, words
 from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST
@@ -80,7 +80,7 @@ async def _show(context: RequestContext, result: TestResult | None = None) -> Ht
             mail=next((one.mail for one in people if one.mail and one.status == "ACTIVE"), ""),
             most_waiting=store.COUNTED,
             period=of,
-            answer_text=answer_text,
+            answer_text=words.answer,
             event_text=event_text,
             ranges=[
                 (title, params.address(path, {"range": name}), of.name == name) for name, title in period.RECENT.items()
@@ -148,5 +148,7 @@ async def _causes(connection: Connection, tenant_id: int, of: Period) -> dict[st
         "unfinished": of.open and took[-1].p50 is not None,
         "took": [("p50", [one.p50 for one in took]), ("p95", [one.p95 for one in took])],
         "failures": {rules.word(one.http_status, one.error): one for one in failures},
+        "last_failure": max(failures, key=lambda one: one.started_at, default=None),
+        "answer_word": rules.word,
         "advice": rules.advice,
     }

@@ -55,14 +55,7 @@ def answer_faults(query: Mapping[str, str]) -> dict[str, str]:
     return {} if not typed or rules.known(typed) else {"answer": f"“{typed[:40]}” is not 500, 5xx or NONE"}
 
 
-def answer_text(word: str) -> str:
-    """HTTP 500; Time-out."""
-    if word == rules.NONE:
-        return "No response"
-    return f"HTTP {word}" if word[0].isdigit() else words.text(word)
-
-
 def options(chosen: str, others: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Of a filter by answer: kinds of statuses and `others`, and the chosen one in any case."""
     known = [*dict.fromkeys((*rules.KINDS, rules.NONE, *others, *[chosen] * bool(chosen)))]
-    return [("", "Any response"), *((word, answer_text(word)) for word in known)]
+    return [("", "Any response"), *((word, words.answer(word)) for word in known)]

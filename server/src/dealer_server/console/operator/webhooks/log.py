@@ -37,7 +37,6 @@ TABS: tuple[tuple[str, DeliveryState], ...] = (
     ("Retrying", "RETRY"), ("Undelivered", "FAILED"), ("Delivered", "DELIVERED"),
 )  # fmt: skip
 PRESETS: list[tuple[str, dict[str, str]]] = [(name, {"status": state}) for name, state in TABS]
-PRESETS.insert(2, ("With failed attempts", {"attempts": "failed"}))
 FILTERS = ("attempts", "dealer", "status", "event", "answer", "from", "to")
 WORST = 3
 """Endpoints above the log."""

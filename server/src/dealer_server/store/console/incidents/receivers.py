@@ -6,8 +6,10 @@ from dealer_server.db.by_tenant import OF_ALL, of_given_tenant, rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.health import HEALTHY_PERCENT, LEAST_FAILED
 from dealer_server.rules.incidents.receiver import COUNTED, TOLD_FROM, Receiver
+from dealer_server.rules.webhooks.answers import word
 from dealer_server.store.distribution.due import fetch_all
 from dealer_server.store.webhooks import answers
+from dealer_server.store.webhooks.answers import Answered
 
 _ROWS = rows_of("webhook_endpoint", "e", "tenant_id", others=["last_success_at"])
 _FIELDS = f"""
@@ -35,6 +37,11 @@ SELECT tenant_id FROM webhook_hour WHERE {OF_ALL} hour >= $1 GROUP BY tenant_id
 HAVING 100 * coalesce(sum(attempts) FILTER (WHERE error = ''), 0) < {HEALTHY_PERCENT} * sum(attempts)
     AND sum(attempts) FILTER (WHERE error <> '') >= {LEAST_FAILED}
 """
+_CAUSES = """
+SELECT DISTINCT ON (tenant_id) tenant_id, http_status, error FROM webhook_hour
+WHERE tenant_id = ANY($1::bigint[]) AND hour >= $2 AND error <> '' GROUP BY tenant_id, http_status, error
+ORDER BY tenant_id, sum(attempts) DESC
+"""
 
 
 async def failing(connection: Connection, limit: int) -> list[Receiver]:
@@ -44,7 +51,7 @@ async def failing(connection: Connection, limit: int) -> list[Receiver]:
 
 async def degraded(connection: Connection, since: datetime, limit: int) -> list[Receiver]:
     """Of dealers that may call, whose endpoints answer but did not often enough since an hour: those with the most
-    failed attempts first."""
+    failed attempts first. `cause`: as a filter of answers (rules/webhooks/answers.py)."""
     ids = [row["tenant_id"] for row in await fetch_all(connection, _NOT_ENOUGH, since)]
     answered = await answers.of_dealers(connection, ids, since) if ids else {}
     rows = await connection.fetch(
@@ -58,7 +65,10 @@ async def degraded(connection: Connection, since: datetime, limit: int) -> list[
         Receiver(**row, accepted=answered[row["tenant_id"]].accepted, attempts=answered[row["tenant_id"]].attempts)
         for row in rows
     ]
-    return sorted(found, key=lambda one: (one.accepted - one.attempts, one.tenant_id))[:limit]
+    worst = sorted(found, key=lambda one: (one.accepted - one.attempts, one.tenant_id))[:limit]
+    mostly = await connection.fetch(_CAUSES, [one.tenant_id for one in worst], since)
+    causes = {row["tenant_id"]: word(row["http_status"], row["error"]) for row in mostly}
+    return [one._replace(cause=causes.get(one.tenant_id, "")) for one in worst]
 
 
 async def count_failing(connection: Connection) -> int:
@@ -70,7 +80,11 @@ async def count_failing(connection: Connection) -> int:
     return count or 0
 
 
-async def of_dealer(connection: Connection, tenant_id: int) -> Receiver | None:
-    """None where the dealer never set a callback URL."""
+async def of_dealer(connection: Connection, tenant_id: int, since: datetime | None = None) -> Receiver | None:
+    """None where the dealer never set a callback URL. `since`: its attempts from then on are counted."""
     row = await connection.fetchrow(_ONE, tenant_id)
-    return Receiver(**row) if row else None
+    if row is None:
+        return None
+    found = await answers.of_dealers(connection, [tenant_id], since) if since else {}
+    counted = found.get(tenant_id, Answered())
+    return Receiver(**row, accepted=counted.accepted, attempts=counted.attempts)
