@@ -58,6 +58,8 @@ async def wanted(context: RequestContext) -> Wanted:
 
 More = Callable[[Connection, Sequence[T]], Awaitable[dict[str, Any]]]
 FILTERS = ("status", "dealer", "from", "to")
+LATELY = 5
+"""Top-ups that were decided last, below those that wait."""
 TOPUPS, TOPUP = "/console/topups", "/console/topups/{number}"
 TOPUP_TABS = ("PENDING", "APPROVED", "REJECTED", "CANCELLED", "ALL")
 COLUMNS: Mapping[str, Callable[[TopupRow], str]] = {
@@ -96,6 +98,7 @@ async def topups(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         waiting = await queues.pending_topups(connection)
         found = await queues.by_status(connection, "topup", asked.dealer.tenant_id)
+        lately = await _decided_lately(connection) if asked.all and not context.query.keys() & {"status", "before"} else ()
     if asked.dealer.tenant_id is None:
         found |= {"PENDING": sum(count for _, count, _ in waiting)}
     return await listed(
@@ -109,7 +112,15 @@ async def topups(context: RequestContext) -> Html:
         found,
         _usual,
         waiting=waiting if asked.all else (),
+        lately=lately,
     )
+
+
+async def _decided_lately(connection: Connection) -> list[TopupRow]:
+    """Of the newest, those that were decided last; below what waits."""
+    newest = await queues.topups(connection, None, None, PAGE_SIZE, oldest_first=False)
+    decided = [(row.reviewed_at, row) for row in newest if row.reviewed_at]
+    return [row for _, row in sorted(decided, key=lambda one: one[0], reverse=True)][:LATELY]
 
 
 async def _usual(connection: Connection, rows: Sequence[TopupRow]) -> dict[str, Any]:

@@ -73,6 +73,10 @@ class RefundRow(NamedTuple):
     def reasons(self) -> Sequence[str]:
         return list(dict.fromkeys(reason for _, reason in self.refusals))
 
+    @property
+    def within_policy(self) -> bool:
+        return not self.used and not self.installed
+
 
 class RefundOrder(NamedTuple):
     """The order of a refund."""
