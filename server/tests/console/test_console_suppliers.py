@@ -296,7 +296,9 @@ async def test_a_few_failures_are_told_in_grey_for_they_are_no_notice(market: Pu
     await market.client.order()
     await market.becomes("SELECT count(*)::int FROM purchase WHERE reason LIKE 'OUT_OF_STOCK%'", 1)
     page = await see(admin, NEAR)
-    assert (found := re.search(r"1 of ([0-9]+) calls failed .*? Last failure [^ ]+ ?: out of stock. Ask the", page)), page
+    assert (found := re.search(r"1 of ([0-9]+) calls failed .*? Last failure [^ ]+ ?: out of stock. Ask the", page)), (
+        page
+    )
     assert "near Up RT" in page and "Edit route View failed order" in page
     listed = await see(admin, "/console/suppliers")
     assert re.search(rf"rt:near RT reseller API Up no outage so far [0-9.]+ % 1 of {found[1]} failed ", listed), listed

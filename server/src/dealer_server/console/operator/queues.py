@@ -98,7 +98,9 @@ async def topups(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         waiting = await queues.pending_topups(connection)
         found = await queues.by_status(connection, "topup", asked.dealer.tenant_id)
-        lately = await _decided_lately(connection) if asked.all and not context.query.keys() & {"status", "before"} else ()
+        lately = (
+            await _decided_lately(connection) if asked.all and not context.query.keys() & {"status", "before"} else ()
+        )
     if asked.dealer.tenant_id is None:
         found |= {"PENDING": sum(count for _, count, _ in waiting)}
     return await listed(

@@ -20,8 +20,8 @@ _decode = msgspec.json.Decoder(Package).decode
 
 
 class CallRow(NamedTuple):
-    """One call that bought or looked for an eSIM of this package. `answered_at` None: no answer was recorded. `outcome`: as
-    fulfillment/purchases records it; SKIPPED: the supplier was not even asked."""
+    """One call that bought or looked for an eSIM of this package. `answered_at` None: no answer was recorded.
+    `outcome`: as fulfillment/purchases records it; SKIPPED: the supplier was not even asked."""
 
     order_id: int
     unit_key: str

@@ -54,9 +54,9 @@ OUTAGE_DAYS, OUTAGES = 30, 50
 
 
 class CallRun(NamedTuple):
-    """The `calls` about one eSIM, or about `esims` of one order and package that went alike, of which the latest says what came of
-    it. `seconds`: from the first to its answer. `more`: so many orders in a row failed in the same way, the first at
-    `since`."""
+    """The `calls` about one eSIM, or about `esims` of one order and package that went alike, of which the latest says
+    what came of it. `seconds`: from the first to its answer. `more`: so many orders in a row failed in the same way,
+    the first at `since`."""
 
     latest: CallRow
     calls: int
