@@ -96,12 +96,12 @@ class Findings(NamedTuple):
 def incidents(found: Findings, now: datetime) -> list[Incident]:
     """The worst first. A balance for which a top-up waits is told with the top-ups."""
     queues = [queue(one, found.queue_hours, now) for one in found.queues]
-    topups = next((one for one in queues if one and one.kind == "TOPUPS"), None)
+    topups = any(one.kind == "TOPUPS" for one in queues if one)
     low = [one for one in found.balances if topups and one.topped_up]
     told: list[Incident | None] = [
         _worker(found.worker_seen_at, now),
         *supplier.incidents(found.suppliers, now),
-        *[_with_balances(one, low) if low and one is topups else one for one in queues],
+        *[_with_balances(one, low) if one and low and one.kind == "TOPUPS" else one for one in queues],
         *[receiver.incident(one, now) for one in found.receivers],
         _more_receivers(found.more_receivers),
         *_stock(found.stock, found.stock_low),
