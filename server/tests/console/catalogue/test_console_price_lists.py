@@ -62,7 +62,7 @@ async def test_the_dealers_of_a_list_see_and_pay_its_prices(
     await paid(dealer, "TEST-DELAY", "1.50")
     shown = (await admin.get(home)).text  # its exceptions stand first
     assert "TEST-OK" not in shown and 'value="1.55"' in shown and 'value="off"' in shown
-    assert re.search(r"1\.80, −13\.9 %", text_of(shown)), "beside the dealer price"
+    assert re.search(r"Dealer price 1\.80 −13\.9 %", text_of(shown)), "beside the dealer price"
     everything = (await admin.get(f"{home}?only=all&q=TEST-")).text
     assert 'value="1.62"' in everything and 'value="1.55"' in everything
     assert "Gold" in await see(admin, f"/console/dealers/{dealer.tenant_id}")
