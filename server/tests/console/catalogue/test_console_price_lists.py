@@ -66,7 +66,7 @@ async def test_the_dealers_of_a_list_see_and_pay_its_prices(
     everything = (await admin.get(f"{home}?only=all&q=TEST-")).text
     assert 'value="1.62"' in everything and 'value="1.55"' in everything
     assert "Gold" in await see(admin, f"/console/dealers/{dealer.tenant_id}")
-    assert "Gold Price list, dealer price − 10 % 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
+    assert "Gold Price list, dealer price − 10 %, 1 dealer 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
     await does(admin, f"{home}/unassign", dealer=str(dealer.tenant_id))
     await paid(dealer, "TEST-OK", "1.80")
     assert await service.audit() == []
