@@ -111,7 +111,9 @@ async def packages(context: RequestContext) -> Html:
 async def _tabs(context: RequestContext, states: States) -> Tabs:
     """Those that sold stand first, where any did."""
     first = SOLD_TAB if states.sold or any(params.filters(context).values()) else ""
-    return await tabs.of(context, PACKAGES, PRESETS, _counts(states), every={"status": ALL}, first=first, problems=SOLD_OUT_TAB)
+    return await tabs.of(
+        context, PACKAGES, PRESETS, _counts(states), every={"status": ALL}, first=first, problems=SOLD_OUT_TAB
+    )
 
 
 class Sales(NamedTuple):
