@@ -155,7 +155,7 @@ async def test_the_list_finds_packages_by_kind_and_place_and_sorts_them_by_data(
 
 
 async def test_tabs_tell_how_many_are_on_sale_sold_out_and_off_sale(admin: Browser):
-    assert "Sold in 30 days 0 All 1 On sale 0 Sold out 1 Off sale 0" in await see(
+    assert "All 1 Sold in 30 days 0 On sale 0 Sold out 1 Off sale 0" in await see(
         admin, "/console/packages?q=TEST-STOCKOUT"
     )
     page = await see(admin, "/console/packages?status=SOLD_OUT&q=TEST-STOCKOUT")

@@ -62,11 +62,11 @@ async def test_the_dealers_of_a_list_see_and_pay_its_prices(
     await paid(dealer, "TEST-DELAY", "1.50")
     shown = (await admin.get(home)).text  # its exceptions stand first
     assert "TEST-OK" not in shown and 'value="1.55"' in shown and 'value="off"' in shown
-    assert re.search(r"1\.80, −13\.9 %", text_of(shown)), "beside the dealer price"
+    assert re.search(r"Dealer price 1\.80 −13\.9 %", text_of(shown)), "beside the dealer price"
     everything = (await admin.get(f"{home}?only=all&q=TEST-")).text
     assert 'value="1.62"' in everything and 'value="1.55"' in everything
     assert "Gold" in await see(admin, f"/console/dealers/{dealer.tenant_id}")
-    assert "Gold Price list, dealer price − 10 % 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
+    assert "Gold Price list, dealer price − 10 %, 1 dealer 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
     await does(admin, f"{home}/unassign", dealer=str(dealer.tenant_id))
     await paid(dealer, "TEST-OK", "1.80")
     assert await service.audit() == []
@@ -92,6 +92,7 @@ async def test_lists_tell_their_rule_and_exceptions_and_what_their_dealers_bough
     number = dealer.tenant_id
     assert f"/console/dealers/{number}" in (await admin.get(f"/console/dealers?list={home.rpartition('/')[2]}")).text
     assert f"/console/dealers/{number}" not in (await admin.get("/console/dealers?list=none")).text
+    assert f"{number} · Telling 145.80 USD" in await see(admin, f"/console/dealers?q={number}")
     assert "/console/dealers?list=none" in (await admin.get(LISTS)).text
 
 

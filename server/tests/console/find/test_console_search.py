@@ -304,6 +304,7 @@ async def test_a_package_that_is_found_leads_to_its_orders(service: Service, dea
     page = (await admin.get("/console/search?q=TEST-REVIE")).headers.get("location", "")
     assert page == "/console/packages/TEST-REVIEW"
     await dealer.order()
+    await folded(service.database)
     async with signed_in(service, "finance", int(dealer.tenant_id)) as own:
         for one in (own, admin):
             found = (await one.get("/console/search?q=TEST-O", **{"HX-Request": "true"})).text

@@ -18,7 +18,8 @@ async def test_a_dealer_is_listed_with_its_turnover_last_order_and_what_waits(
     await dealer.post("/account/topup", {"amount": "5.00", "transactionId": "T-1"})
     await folded(service.database)
     page = await see(admin, mine)
-    assert "1.80 USD 998.20 USD 1 " in page and "5.00 top-up" in page and "never" not in page
+    assert re.search(r"1\.80 USD (–|[\d.]+ %) 998\.20 USD 1 ", page), "revenue, margin and balance"
+    assert "5.00 top-up" in page and "never" not in page
     one = await see(admin, f"/console/dealers/{dealer.tenant_id}")
     assert (
         "Revenue, 30 days 1.80 USD" in one

@@ -1,4 +1,4 @@
-"""What charts draw: the period before as steps, gaps in lines, and a legend of what there is."""
+"""What charts draw: the period before as an area, gaps in lines, and a legend of what there is."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -14,12 +14,13 @@ def charts() -> Any:
     return rendering.environment().get_template("charts.html").module
 
 
-def test_the_period_before_is_a_line_of_steps_up_to_what_is_not_over():
+def test_the_period_before_is_an_area_behind_the_bars_up_to_what_is_not_over():
     page = charts().bars("Sold", DAYS, [(1, "Sold", [1, 2, 3, 4])], open=True, before=("The days before", [4, 2, 0, 1]))
-    assert 'd="M0 0.0h10V50.0h10V100.0h10"' in page and page.count("chart-before-edge") == 1
+    assert 'd="M0 100V0.0h10V50.0h10V100.0h10V100"' in page
+    assert page.index("chart-before") < page.index('layer-1" x='), "bars stand in front of it"
     assert KEY(page) == ["1", "before", "unfinished"]
     gap = charts().bars("Sold", DAYS, [(1, "Sold", [4, 4, 4, 4])], before=("The days before", [4, None, 2, 1]))
-    assert 'd="M0 0.0h10M20 50.0h10V75.0h10"' in gap
+    assert 'd="M0 100V0.0h10V100M20 100V50.0h10V75.0h10V100"' in gap
 
 
 def test_a_legend_names_what_is_drawn():

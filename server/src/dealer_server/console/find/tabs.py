@@ -79,6 +79,6 @@ async def of(
         )
         for name, query in presets
     ]
-    tabs.insert(1 if first else 0, of_all)
+    tabs.insert(0, of_all)
     known = open_view or not typed or typed in [query for _, query in presets] or bool(first and typed == every)
     return Tabs(path, [*tabs, *saved], "" if known else urlencode(sorted(typed.items())))

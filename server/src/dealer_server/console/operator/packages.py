@@ -40,10 +40,11 @@ STATUSES = ("ON_SALE", "OFF_SALE")
 KINDS = {"FIXED": "Fixed plans", "DAILY": "By the day", "RECHARGE": "Recharges"}
 SOLD, ALL, AVAILABLE, SOLD_OUT = "SOLD", "ALL", "AVAILABLE", "SOLD_OUT"
 SOLD_TAB = "Sold in 30 days"
+SOLD_OUT_TAB = "Sold out"
 PRESETS = (
     (SOLD_TAB, {"status": SOLD}),
     ("On sale", {"status": AVAILABLE}),
-    ("Sold out", {"status": SOLD_OUT}),
+    (SOLD_OUT_TAB, {"status": SOLD_OUT}),
     ("Off sale", {"status": "OFF_SALE"}),
 )
 """On sale, sold out and off sale are all of them."""
@@ -110,7 +111,9 @@ async def packages(context: RequestContext) -> Html:
 async def _tabs(context: RequestContext, states: States) -> Tabs:
     """Those that sold stand first, where any did."""
     first = SOLD_TAB if states.sold or any(params.filters(context).values()) else ""
-    return await tabs.of(context, PACKAGES, PRESETS, _counts(states), every={"status": ALL}, first=first)
+    return await tabs.of(
+        context, PACKAGES, PRESETS, _counts(states), every={"status": ALL}, first=first, problems=SOLD_OUT_TAB
+    )
 
 
 class Sales(NamedTuple):
@@ -142,7 +145,7 @@ def _counts(states: States) -> Mapping[str, int]:
         SOLD_TAB: states.sold,
         "All": states.every,
         "On sale": states.on_sale,
-        "Sold out": states.sold_out,
+        SOLD_OUT_TAB: states.sold_out,
         "Off sale": states.off_sale,
     }
 

@@ -16,7 +16,8 @@ Status = Literal["ACTIVE", "DISABLED", "LOW"]
 
 class DealerRow(NamedTuple):
     """A dealer in a list; amounts in ten-thousandths. `low`: its balance is below what it is told of, or lasts
-    only for some days. `turnover`: of the days that were asked for. `last_order_id`: 0 before its first order."""
+    only for some days. `turnover`: of the days that were asked for. `last_order_id`: 0 before its first order.
+    `price_list`: the name of its list."""
 
     tenant_id: int
     name: str
@@ -33,6 +34,7 @@ class DealerRow(NamedTuple):
     last_success_at: datetime | None
     turnover: int
     last_order_id: int
+    price_list: str | None
 
 
 class Waiting(NamedTuple):
@@ -120,12 +122,14 @@ WITH f AS MATERIALIZED (
     SELECT t.tenant_id, t.name, t.status, w.frozen, w.currency, w.balance, w.credit_limit, {low} AS low, w.order_count,
         w.profile_count, coalesce(e.state, 'NOT_SET') AS endpoint,
         coalesce(e.consecutive_failures, 0) AS consecutive_failures, e.last_success_at,
-        coalesce(s.turnover, 0)::bigint AS turnover, {order} AS place
+        coalesce(s.turnover, 0)::bigint AS turnover, t.price_list_id, {order} AS place
     FROM {all} LEFT JOIN webhook_endpoint e ON e.tenant_id = w.tenant_id
         LEFT JOIN unnest($4::bigint[], $5::bigint[]) AS s(dealer, turnover) ON s.dealer = t.tenant_id
     WHERE {matching} AND {status} ORDER BY place {direction}, t.tenant_id OFFSET $2 LIMIT $3
 )
-SELECT f.*, coalesce(o.order_id, 0) AS last_order_id FROM f {rows} LEFT JOIN LATERAL (
+SELECT f.*, coalesce(o.order_id, 0) AS last_order_id,
+    (SELECT p.name FROM price_list p WHERE p.price_list_id = f.price_list_id) AS price_list
+FROM f {rows} LEFT JOIN LATERAL (
     SELECT order_id FROM orders o WHERE o.tenant_id = f.tenant_id ORDER BY order_id DESC LIMIT 1
 ) o ON true ORDER BY f.place {direction}, f.tenant_id
 """
