@@ -11,7 +11,7 @@ from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, 
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.dealer import Ending
-from dealer_server.rules.install.stage import unused_until
+from dealer_server.rules.install.stage import use_by
 from dealer_server.rules.orders import identity
 from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.rules.search.query import FEWEST_DIGITS
@@ -196,8 +196,8 @@ async def _counts(connection: Connection, wanted: ProfileFilter, *, mails: bool)
 def _use_by(context: RequestContext, rows: Sequence[ProfileRow]) -> dict[int, datetime]:
     """When those that are not in use yet expire unless they are used, by profileId."""
     packages = context.parts.catalogue()
-    found = {row.profile_id: (row.order_id, packages.package(row.package_code)) for row in rows if row.is_unused}
-    return {key: at for key, (order, package) in found.items() if package and (at := unused_until(order, package))}
+    found = {row.profile_id: use_by(row, row.order_id, packages.package(row.package_code)) for row in rows}
+    return {key: at for key, at in found.items() if at}
 
 
 def _listed(counts: Counts, soon: int | None, *, mails: bool) -> dict[str, int]:

@@ -65,15 +65,6 @@ class ProfileRow(NamedTuple):
     def shows_suspended(self) -> bool:
         return self.suspended and self.plan_use_status != "ENDED" and self.lifecycle_status != "CANCELLED"
 
-    @property
-    def is_unused(self) -> bool:
-        """Delivered and valid, its plan has not begun."""
-        return (
-            self.iccid is not None
-            and self.plan_use_status == "NOT_STARTED"
-            and not (self.failed or self.refunded or self.held or self.lifecycle_status == "CANCELLED")
-        )
-
 
 class ProfileOwner(NamedTuple):
     """The dealer and the order of a profile."""
