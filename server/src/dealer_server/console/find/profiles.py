@@ -24,6 +24,8 @@ from dealer_server.store.notices import buyer_mails
 PROFILES = "/console/profiles"
 Counts = Mapping[Listed | None, int]
 DAY = timedelta(days=1)
+RECHARGEABLE_COUNTED = 1_000
+"""Of more plans it is not counted how many can be recharged."""
 More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order", "ends")
 GROUPS: Mapping[str, tuple[State, ...]] = {
@@ -119,7 +121,7 @@ async def page(
         held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
         own, soon, mails = context.user.tenant_id, None, NOT_MAILED in wanted.states
         if own is not None:
-            soon = min(sum(await count_ending_soon(connection, own, context.now)), COUNTED)
+            soon = min((await count_ending_soon(connection, own, context.now)).plans, COUNTED)
             mails = mails or await buyer_mails.has_any(connection, own)
         counts = {} if faults or wanted.iccid else await _counts(connection, wanted, mails=mails)
         in_review = await queues.reviewed_profiles(connection, held)
@@ -174,6 +176,16 @@ async def count_ending_soon(connection: Connection, tenant_id: int, now: datetim
     today, after = ending_soon(now)
     days = (today, today + DAY), (today + DAY, after)
     return Ending(*[await store.count_ending(connection, tenant_id, day, COUNTED) for day in days])
+
+
+async def ending_soon_of(connection: Connection, context: RequestContext) -> Ending:
+    """Of the dealer's plans, with how many can be recharged where they are few."""
+    ending, packages = await count_ending_soon(connection, context.tenant_id, context.now), context.parts.catalogue()
+    if ending.plans > RECHARGEABLE_COUNTED:
+        return ending
+    found = await store.ending_by_package(connection, context.tenant_id, ending_soon(context.now), ending.plans)
+    possible = [count for code, count in found.items() if (one := packages.package(code)) and one.top_up_support]
+    return ending._replace(rechargeable=sum(possible))
 
 
 def _iccid_fault(typed: str | None) -> dict[str, str]:

@@ -279,6 +279,22 @@ async def count_ending(connection: Connection, tenant_id: int, ending: tuple[dat
     return found or 0
 
 
+async def ending_by_package(
+    connection: Connection, tenant_id: int, ending: tuple[datetime, datetime], most: int
+) -> dict[str, int]:
+    """By packageCode, how many plans in use are told of and end in this time, of so many."""
+    rows = await connection.fetch(
+        "SELECT i.package_code, count(*)::int AS plans FROM (SELECT tenant_id, order_id, line FROM profile"
+        " WHERE tenant_id = $1 AND plan_use_end_at >= $2 AND plan_use_end_at < $3 AND recharges IS NULL"
+        f" AND {TOLD_OF} LIMIT $4) p JOIN order_item i USING (tenant_id, order_id, line)"
+        " WHERE i.tenant_id = $1 GROUP BY i.package_code",
+        tenant_id,
+        *ending,
+        most,
+    )
+    return {row["package_code"]: row["plans"] for row in rows}
+
+
 async def count_unmailed(connection: Connection, tenant_id: int, most: int) -> int:
     """How many of so many of the dealer's newest eSIMs are NOT_MAILED."""
     found: int | None = await connection.fetchval(
