@@ -85,7 +85,7 @@ async def test_a_ready_esim_can_be_installed_from_its_page(dealer: ApiClient):
     words = texts("en")
     for key in ("before_wifi", "before_once", "before_keep", "roaming", "FIRST_NETWORK", "ios_3", "android_3"):
         assert words(key) in text, key
-    assert "1\N{NO-BREAK SPACE}GB" in text and "7 days" in text and words("begin_by") in text
+    assert "1\N{NO-BREAK SPACE}GB" in text and "7 days" in text and words("use_by") in text
 
 
 async def test_the_qr_code_on_the_page_is_that_of_the_esim(dealer: ApiClient):
@@ -124,7 +124,7 @@ async def test_usage_and_times_are_shown_of_an_esim_in_use(dealer: ApiClient):
     assert "of 1\N{NO-BREAK SPACE}GB" in text and "640\N{NO-BREAK SPACE}MB left" in text
     assert 'max="100" value="63"' in page, "of what is left"
     assert '="mailto:' not in page and "used up, the shop where you bought this eSIM can sell you more." in text
-    assert "Get more data" not in text, "no contact is set"
+    assert "Last reported: " in text and "Get more data" not in text, "no contact is set"
     assert "No internet?" in text and "Countries and networks" in text
     end = datetime.fromisoformat(used["planUseEndTime"])
     assert texts("en").days_left((end - datetime.now(UTC)).days) in text and "Data per day" not in text, "of one day"

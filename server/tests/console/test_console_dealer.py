@@ -145,7 +145,7 @@ async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, de
     await admin.post("/console/webhooks/url", {"callback_url": receiver.url})
     await admin.post("/console/webhooks/test", status=200)
     text = await admin.get("/console")
-    assert "Ready to go live" in text and "Get started" not in text
+    assert "Ready to go live" in text and "Copy request" in text and "Get started" not in text
     text = await admin.post("/console/live")
     assert "Ready to go live" not in text and "Ready to go live" not in await people["finance"].get("/console")
 

@@ -89,6 +89,16 @@ async def test_a_user_reads_an_example_and_is_mailed_a_test_of_it(service: Servi
         assert len(kept) == MAILS_IN_A_WINDOW
 
 
+async def test_a_dealer_reads_below_which_balance_it_is_told(service: Service):
+    tenant = int((await service.tenant()).tenant_id)
+    async with signed_in(service, "admin", tenant, name="owner@example.com") as own:
+        page = (await own.get("/console/notices/settings")).text
+        assert 'href="/console/wallet#dialog-threshold"' in page
+        assert "Send me a test" not in page, "a mail that is kept would not reach a dealer"
+        await service.change(tenant, low_balance="50")
+        assert "Below 50.00\N{NO-BREAK SPACE}USD, your threshold." in (await own.get("/console/notices/settings")).text
+
+
 async def test_a_mail_is_kept_and_its_html_may_do_nothing(service: Service):
     async with signed_in(service, "support", name="keeper@example.com") as inside:
         mail_id = await mailed(service, SCRIPT, "JP-5GB")

@@ -7,7 +7,7 @@ import pytest
 
 from dealer_server.rules.install.device import Device, device
 from dealer_server.rules.install.languages import LANGUAGES, choose
-from dealer_server.rules.install.stage import stage
+from dealer_server.rules.install.stage import is_unused, stage
 from dealer_server.rules.orders import install_token
 from dealer_server.rules.orders.model import Profile
 
@@ -83,6 +83,23 @@ def test_the_device_is_guessed_from_the_user_agent(user_agent: str, found: Devic
 )
 def test_the_stage_says_how_far_an_esim_is(changed: dict[str, Any], expected: str):
     assert stage(msgspec.structs.replace(READY, **changed)) == expected
+
+
+@pytest.mark.parametrize(
+    ("changed", "unused"),
+    [
+        ({}, True),
+        ({"smdp_status": "ENABLED", "lifecycle_status": "ACTIVATED"}, True),
+        ({"plan_use_status": "STARTED"}, False),
+        ({"smdp_status": "DELETED"}, False),
+        ({"held": True}, False),
+        ({"refunded": True}, False),
+        ({"cancelled": True, "lifecycle_status": "CANCELLED"}, False),
+        ({"iccid": None}, False),
+    ],
+)
+def test_an_esim_is_unused_while_it_is_valid_and_its_plan_has_not_started(changed: dict[str, Any], unused: bool):
+    assert is_unused(msgspec.structs.replace(READY, **changed)) is unused
 
 
 def test_a_token_is_read_as_it_was_written():

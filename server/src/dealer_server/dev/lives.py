@@ -201,10 +201,11 @@ def _with_days(life: Lifecycle, profile: Profile, last: datetime) -> Lifecycle:
 
 def _reports(delivered_at: datetime, package: Package, chance: Random, now: datetime) -> list[Report]:
     """What its supplier reported of one eSIM until now: a traveller installs it, uses it for some days, and may use it
-    up."""
-    soon = chance.random() < 0.7
+    up. Where the plan starts with the installation, it is installed where it is used."""
+    soon, by_install = chance.random() < 0.7, package.activation_type == "FIRST_INSTALL"
     installed_at = delivered_at + (chance.uniform(0.03, 2) * HOUR if soon else chance.expovariate(1 / 3) * DAY)
     used_at = installed_at + (chance.uniform(0.1, 3) * HOUR if chance.random() < 0.6 else chance.expovariate(0.5) * DAY)
+    used_at = installed_at if by_install else used_at
     trip = min(package.duration, chance.uniform(4, 16)) * DAY
     share = chance.betavariate(2, 1.4) * 1.3
     last = min(now - chance.uniform(0.05, 8) * HOUR, used_at + trip)

@@ -31,6 +31,7 @@ from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.overview.count_hours import CLOSED_AFTER
 from dealer_server.operations.tenants.brand import BrandChange, set_brand_within
 from dealer_server.operations.tenants.create import create_within
+from dealer_server.operations.tenants.credentials import KeyLimits, set_limits_within
 from dealer_server.operations.tenants.set_terms import Terms
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.esim import iccid
@@ -150,6 +151,8 @@ async def _create(connection: Connection, opened: Settings, dealer: Dealer, orde
         balance=None if orders else money.text(dealer.balance * money.SCALE, "USD"),
     )
     created = await create_within(connection, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now)
+    if dealer is history.DEMO:
+        await set_limits_within(connection, created.app_key, KeyLimits(name="Web shop"), "dev")
     return _Made(dealer, int(created.tenant_id), created.app_key, orders)
 
 

@@ -100,7 +100,7 @@ async def test_one_esim_by_hand(service: Service, dealer: ApiClient, phone: Page
     await expect(phone.locator("[data-markup-price]")).to_have_text("2.92")
     await expect(phone.locator("[data-markup-margin]")).to_have_text("38.4 %")
     assert await barriers(phone) == []
-    await phone.get_by_role("button", name="Continue").tap()
+    await phone.get_by_role("button", name="Review order").tap()
     await expect(phone.locator("#main")).to_contain_text("996.40 USD")
     assert await barriers(phone) == []
     await phone.get_by_role("button", name="Pay 3.60 USD").dblclick()
@@ -122,7 +122,7 @@ async def test_a_package_is_bought_beside_the_catalogue(service: Service, dealer
     await phone.keyboard.press("Enter")
     await drawer.get_by_role("button", name="One more").tap()
     await expect(drawer.locator("[data-sum-total]")).to_have_text("3.60")
-    await drawer.get_by_role("button", name="Continue").tap()
+    await drawer.get_by_role("button", name="Review order").tap()
     await phone.get_by_role("button", name="Pay 3.60 USD").tap()
     await phone.wait_for_url("**/console/orders/D*")
     assert (await dealer.post("/account/balance")).data["balance"] == "996.40"

@@ -112,7 +112,7 @@ async def test_a_dealer_edits_its_allowlist_where_it_may_and_is_warned(service: 
     async with signed_in(service, "developer", dealer.tenant_id) as one:
         assert (await one.post(place, {"ip_allow": "203.0.113.7"})).status_code == 403
         await service.change(dealer.tenant_id, edits_ip_allow=True)
-        assert "Allow 127.0.0.1<" in (await one.get(KEYS)).text
+        assert "Add 127.0.0.1 (last caller)<" in (await one.get(KEYS)).text
         assert ">127.0.0.1</textarea>" in (await one.get(f"{KEYS}?allow")).text
         assert await rows(service, saved, dealer.tenant_id) == [([],)], "it is only filled in"
         wrong = await one.post(place, {"ip_allow": "203.0.113.999"})

@@ -52,7 +52,7 @@ async def test_an_esim_is_used_up_recharged_and_used_again(
 
     await page.goto(f"{service.url}/console/catalogue?q=TEST-OK")
     await main.locator("tbody a").first.click()
-    await page.get_by_role("button", name="Continue").click()
+    await page.get_by_role("button", name="Review order").click()
     await page.get_by_role("button", name="Pay 1.80 USD").click()
     await page.wait_for_url("**/console/orders/D*")
     order_no = page.url.rpartition("/")[2]

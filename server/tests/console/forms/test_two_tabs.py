@@ -53,7 +53,7 @@ CASES = {
         {},
         {"unusedValidDays": "90", "price": "1.81"},
         {"unusedValidDays": "120", "price": "1.82"},
-        "Dealer price 1.81 1.82 Install within 90 120",
+        "Dealer price 1.81 1.82 Use within 90 120",
         "TEST-OK is saved",
     ),
     "terms of a price list": Case(

@@ -380,6 +380,12 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
             Own(ending=Ending(0, 1_300)),
             ["1,300 plans end tomorrow: recharge where the package allows it, or sell another eSIM"],
         ),
+        (Own(ending=Ending(2, 0, 0)), ["2 plans end today: none can be recharged, sell another eSIM"]),
+        (Own(ending=Ending(2, 0, 2)), ["2 plans end today: all can be recharged"]),
+        (
+            Own(ending=Ending(1, 2, 2)),
+            ["1 plan ends today, 2 plans tomorrow: 2 of 3 can be recharged, for the others sell another eSIM"],
+        ),
         (Own(unmailed=1), ["1 eSIM is not mailed: send it to its buyer"]),
         (Own(refused=12), ["12 API calls were refused in the last 24 hours"]),
     ],

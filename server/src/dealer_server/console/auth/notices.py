@@ -9,14 +9,19 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
+from dealer_server.db.connection import Connection
 from dealer_server.notices import example
 from dealer_server.operations.notices import confirm, settings
 from dealer_server.operations.notices.settings import Listener
 from dealer_server.operations.users.attempts import TooManyTries
+from dealer_server.rules.money import money
+from dealer_server.rules.notices.low_balance import PERCENTS, limits
 from dealer_server.rules.notices.notice import OPERATORS, ROLES, AnyNoticeType, address, types_of
 from dealer_server.rules.notices.samples import sample
 from dealer_server.rules.notices.texts import LABELS, Text, text_of
+from dealer_server.store.console import dealer
 from dealer_server.store.notices import confirmations, listing, marks, recipients
+from dealer_server.store.wallets import ledger
 
 NOTICES, ONE, SETTINGS = "/console/notices", "/console/notices/{notice_id}", "/console/notices/settings"
 MAILED = "Open the link sent to {}: notices go there once the address is confirmed"
@@ -55,13 +60,14 @@ async def choices(context: RequestContext) -> Html:
         setting = await recipients.setting(connection, user.user_id)
         unconfirmed = await confirmations.of_user(connection, user.user_id)
         url = await recipients.url(connection, user.tenant_id or OPERATORS)
+        low = "" if user.tenant_id is None else await _low_balance(connection, user.tenant_id)
     return Html(
         setting=setting,
         unconfirmed=unconfirmed,
         expired=unconfirmed is not None and unconfirmed.expires_at <= context.now,
         address=address(setting.mail, user.name),
         name_is_address=bool(address("", user.name)),
-        groups=_grouped(types_of(user.full_role), setting.off),
+        groups=_grouped(types_of(user.full_role), setting.off, {"LOW_BALANCE": low} if low else {}),
         url=url,
         mails=context.parts.settings.mails,
         digest_hour=context.parts.settings.digest_hour,
@@ -101,10 +107,27 @@ async def read(context: RequestContext) -> Redirect:
     return Redirect(NOTICES)
 
 
-def _grouped(own: Collection[str], off: Collection[str]) -> list[tuple[str, list[Choice]]]:
-    """What a user may be told of, by purpose."""
+async def _low_balance(connection: Connection, tenant_id: int) -> str:
+    """Below which amounts the dealer is told; "" where that is not known before its first top-up."""
+    wallet = await dealer.wallet(connection, tenant_id)
+    if wallet.low_balance_threshold:
+        return f"Below {money.shown(wallet.low_balance_threshold, wallet.currency)}, your threshold."
+    topped_up = await ledger.balance_after_topup(connection, tenant_id)
+    if not topped_up:
+        return ""
+    amounts = [money.shown(amount, wallet.currency) for amount in limits(topped_up, wallet.currency)]
+    percents = " and ".join(f"{percent} %" for percent in PERCENTS)
+    return f"Below {' and '.join(amounts)}: {percents} of the balance after your last top-up."
+
+
+def _grouped(own: Collection[str], off: Collection[str], texts: Mapping[str, str]) -> list[tuple[str, list[Choice]]]:
+    """What a user may be told of, by purpose. `texts`: of which, where it is known more exactly."""
     chosen = {
-        title: [Choice(name, *LABELS[name], name not in off, sample(name)) for name in names if name in own]
+        title: [
+            Choice(name, LABELS[name][0], texts.get(name, LABELS[name][1]), name not in off, sample(name))
+            for name in names
+            if name in own
+        ]
         for title, names in GROUPS.items()
     }
     return [(title, choices) for title, choices in chosen.items() if choices]

@@ -12,7 +12,7 @@ from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents import dealer as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
-from dealer_server.rules.incidents.dealer import Answered, Dealer, Own
+from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
 from dealer_server.rules.incidents.incident import Incident
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import api_log, dealer
@@ -63,11 +63,11 @@ async def incidents(
         unmailed=await _unmailed(connection, context) if may.secrets else 0,
         refused=await api_log.refused_since(connection, tenant_id, context.now - REFUSED_SINCE) if may.secrets else 0,
         days_left=days_left,
-        ending=await profiles.count_ending_soon(connection, tenant_id, context.now),
+        ending=await profiles.ending_soon_of(connection, context),
         secrets=await _ending_secrets(connection, context) if may.secrets else (),
     )
     told = rules.own_incidents(found, own, context.now)
-    return shown.rows(told, lambda incident: _links(incident, may))
+    return shown.rows(told, lambda incident: _links(incident, may, own.ending))
 
 
 async def _unmailed(connection: Connection, context: RequestContext) -> int:
@@ -108,7 +108,7 @@ async def _latest_answer(connection: Connection, tenant_id: int) -> int | None:
     return attempts[-1].http_status if attempts else None
 
 
-def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
+def _links(incident: Incident, may: Permissions, ending: Ending) -> Sequence[Link]:
     match incident.kind:
         case "RECEIVER" if may.secrets:
             return [Link("Failed webhooks", "/console/webhooks?status=FAILED"), Link("Webhooks", "/console/webhooks")]
@@ -123,11 +123,11 @@ def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
         case "RETURNED":
             return [Link("See the orders", "/console/orders?status=FAILED")]
         case "UNMAILED":
-            return [Link("See the eSIMs", "/console/profiles?status=NOT_MAILED")]
+            return [Link("Mail the eSIMs", "/console/profiles?status=NOT_MAILED")]
         case "TOPUPS":
             return [Link("Top-ups", "/console/wallet/topups")]
         case "PLANS":
-            return [Link("See the eSIMs", "/console/profiles?ends=soon")]
+            return [Link("Recharge plans" if ending.rechargeable else "See the plans", "/console/profiles?ends=soon")]
         case "CALLS" if may.secrets:
             return [Link("See why", "/console/api-log?result=refused")]
         case "CREDENTIALS" | "SECRET" if may.secrets:

@@ -26,17 +26,20 @@ _KINDS: Mapping[str, Sequence[AnyNoticeType]] = {title.lower(): types for title,
 UNREAD = "unread"
 SIZE = 100
 """Notices of a page: those of plans that have ended are one line of it."""
+FEW, LATEST = 8, 5
+"""Beside fewer others, so many of plans that ended latest have a line each."""
 
 
 class Row(NamedTuple):
-    """`level`: how urgent it is, as of an incident; "past" of plans that have ended. `failed`: mails and POSTs that
-    told nobody."""
+    """`level`: how urgent it is, as of an incident; "past" of plans that have ended, on `ended`. `failed`: mails
+    and POSTs that told nobody."""
 
     notice: Notice
     text: Text
     level: str
     unread: bool
     failed: Sequence[Outcome]
+    ended: date | None
 
 
 class Line(NamedTuple):
@@ -55,7 +58,8 @@ async def _unread(context: RequestContext) -> int:
 
 @page(NOTICES, DEALERS, "dealer/notices.html", MenuEntry("Notices", "bell", 11, waiting=_unread))
 async def notices(context: RequestContext) -> Html:
-    """The newest first. Those of plans that have ended are one line, unless they are asked for."""
+    """The newest first. Those of plans that have ended are one line, unless there are few others or they are asked
+    for."""
     user, before = context.user, params.number(context.query, "before")
     own, kind = types_of(user.full_role), params.one_of(context.query, "kind", (UNREAD, *_KINDS)) or ""
     types = [name for name in _KINDS[kind] if name in own] if kind in _KINDS else own
@@ -75,11 +79,7 @@ async def notices(context: RequestContext) -> Html:
             failed[outcome.notice_id].append(outcome)
     rows = [_row(one, mark.is_unread(one.notice_id), failed[one.notice_id], left) for one in shown]
     following = found[SIZE - 1].notice_id if len(found) > SIZE and kind != UNREAD else None
-    ended = [row for row in rows if row.level == "past" and kind != "customers"]
-    lines = _joined([row for row in rows if row.level != "past" or kind == "customers"])
-    if ended:
-        lines.append(Line(ended, _title(ended) if ended[1:] else ""))
-    lines.sort(key=lambda its: -its.rows[0].notice.notice_id)
+    lines = [Line([row]) for row in rows] if kind == "customers" else _lines(rows)
     return Html(
         lines=lines,
         newest=found[0].notice_id if found else 0,
@@ -90,6 +90,17 @@ async def notices(context: RequestContext) -> Html:
         mails=context.parts.settings.mails,
         pages=params.pager(context, NOTICES, following, size=SIZE),
     )
+
+
+def _lines(rows: Sequence[Row]) -> list[Line]:
+    """The newest first, where several rows are one line."""
+    ended, lines = [row for row in rows if row.ended], _joined([row for row in rows if not row.ended])
+    shown = LATEST if len(lines) < FEW else 0
+    latest, earlier = (ended[:shown], ended[shown:]) if ended[shown + 1 :] else (ended, [])
+    lines += [Line([row]) for row in latest]
+    if earlier:
+        lines.append(Line(earlier, _title(earlier)))
+    return sorted(lines, key=lambda its: -its.rows[0].notice.notice_id)
 
 
 def _joined(rows: Sequence[Row]) -> list[Line]:
@@ -115,13 +126,13 @@ def _approved_in(row: Row) -> str | None:
 def _row(one: Notice, unread: bool, failed: Sequence[Outcome], left: Mapping[date, int]) -> Row:
     """`left`: how many plans still end on a day, as the home page and the list of eSIMs count them."""
     text = text_of(one.notice_type, one.data)
-    level = "fault" if text.urgent else "note"
+    level, ended = "fault" if text.urgent else "note", None
     if one.notice_type == "PLANS_ENDING":
         day = date.fromisoformat(one.data["date"])
         told, still, today = int(one.data["count"]), left.get(day, 0), min(left)
         level = "waiting" if still else "note" if day > today else "past"
         if level == "past":
-            text = text._replace(subject=f"{many(told, 'plan')} ended on {dates.day(day)}")
+            text, ended = text._replace(subject=f"{many(told, 'plan')} ended"), day
         elif still != told:
             text = text._replace(subject=f"{text.subject}, {still or 'none'} still in use")
     text = text._replace(
@@ -129,7 +140,7 @@ def _row(one: Notice, unread: bool, failed: Sequence[Outcome], left: Mapping[dat
     )
     if not (unread or text.urgent) or level == "past":
         text = text._replace(sentence="")
-    return Row(one, text, level, unread, failed)
+    return Row(one, text, level, unread, failed, ended)
 
 
 def _title(rows: Sequence[Row]) -> str:

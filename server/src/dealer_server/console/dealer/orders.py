@@ -20,7 +20,7 @@ from dealer_server.console.shared.words import LANGUAGE_NAMES
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.mail_install_page import mail_install_pages
 from dealer_server.operations.recharges.offers import rechargeable
-from dealer_server.rules.install.stage import begin_by
+from dealer_server.rules.install.stage import use_by
 from dealer_server.rules.money import money
 from dealer_server.rules.notices.notice import is_mail_address
 from dealer_server.rules.orders import identity, snapshot
@@ -163,7 +163,7 @@ def _use_by(context: RequestContext, order: Order) -> dict[int, datetime]:
         profile.profile_id: at
         for item in order.items
         for profile in item.profiles
-        if profile.iccid and (at := begin_by(profile, order.order_id, packages.package(item.package_code)))
+        if (at := use_by(profile, order.order_id, packages.package(item.package_code)))
     }
 
 

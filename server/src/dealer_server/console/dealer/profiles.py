@@ -23,7 +23,7 @@ from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.profiles.mail_install_page import mail_install_pages
 from dealer_server.operations.profiles.read_sms import read_sms
 from dealer_server.rules.esim import qr
-from dealer_server.rules.install.stage import begin_by
+from dealer_server.rules.install.stage import use_by
 from dealer_server.rules.lifecycle.daily_usage import by_day
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
@@ -110,7 +110,7 @@ async def show_profile(context: RequestContext) -> Html:
         package_code=item.package_code,
         price=item.price * item.period_num,
         profit=resale.profit_of_esim(parts.catalogue(), order, item, view.profile),
-        begin_by=begin_by(view.profile, order.order_id, package),
+        use_by=use_by(view.profile, order.order_id, package),
         plans=plans,
         offered=await recharges.offered(context, view.profile),
         suspension=suspension,

@@ -11,7 +11,7 @@ from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, 
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.dealer import Ending
-from dealer_server.rules.install.stage import unused_until
+from dealer_server.rules.install.stage import use_by
 from dealer_server.rules.orders import identity
 from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.rules.search.query import FEWEST_DIGITS
@@ -24,6 +24,8 @@ from dealer_server.store.notices import buyer_mails
 PROFILES = "/console/profiles"
 Counts = Mapping[Listed | None, int]
 DAY = timedelta(days=1)
+RECHARGEABLE_COUNTED = 1_000
+"""Of more plans it is not counted how many can be recharged."""
 More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order", "ends")
 GROUPS: Mapping[str, tuple[State, ...]] = {
@@ -119,7 +121,7 @@ async def page(
         held = [(row.tenant_id, row.profile_id) for row in found.rows if row.held]
         own, soon, mails = context.user.tenant_id, None, NOT_MAILED in wanted.states
         if own is not None:
-            soon = min(sum(await count_ending_soon(connection, own, context.now)), COUNTED)
+            soon = min((await count_ending_soon(connection, own, context.now)).plans, COUNTED)
             mails = mails or await buyer_mails.has_any(connection, own)
         counts = {} if faults or wanted.iccid else await _counts(connection, wanted, mails=mails)
         in_review = await queues.reviewed_profiles(connection, held)
@@ -176,6 +178,16 @@ async def count_ending_soon(connection: Connection, tenant_id: int, now: datetim
     return Ending(*[await store.count_ending(connection, tenant_id, day, COUNTED) for day in days])
 
 
+async def ending_soon_of(connection: Connection, context: RequestContext) -> Ending:
+    """Of the dealer's plans, with how many can be recharged where they are few."""
+    ending, packages = await count_ending_soon(connection, context.tenant_id, context.now), context.parts.catalogue()
+    if ending.plans > RECHARGEABLE_COUNTED:
+        return ending
+    found = await store.ending_by_package(connection, context.tenant_id, ending_soon(context.now), ending.plans)
+    possible = [count for code, count in found.items() if (one := packages.package(code)) and one.top_up_support]
+    return ending._replace(rechargeable=sum(possible))
+
+
 def _iccid_fault(typed: str | None) -> dict[str, str]:
     if typed is None or (typed.isascii() and typed.isdigit() and len(typed) >= FEWEST_DIGITS):
         return {}
@@ -196,8 +208,8 @@ async def _counts(connection: Connection, wanted: ProfileFilter, *, mails: bool)
 def _use_by(context: RequestContext, rows: Sequence[ProfileRow]) -> dict[int, datetime]:
     """When those that are not in use yet expire unless they are used, by profileId."""
     packages = context.parts.catalogue()
-    found = {row.profile_id: (row.order_id, packages.package(row.package_code)) for row in rows if row.is_unused}
-    return {key: at for key, (order, package) in found.items() if package and (at := unused_until(order, package))}
+    found = {row.profile_id: use_by(row, row.order_id, packages.package(row.package_code)) for row in rows}
+    return {key: at for key, at in found.items() if at}
 
 
 def _listed(counts: Counts, soon: int | None, *, mails: bool) -> dict[str, int]:

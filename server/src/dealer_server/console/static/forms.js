@@ -63,7 +63,7 @@
   addEventListener("pageshow", nameFiles);
   nameFiles();
   // The buttons of a form stay in sight while something in it is not saved, and say how much; until then there is nothing to save.
-  // What came back from the server unsaved is not counted.
+  // What came back from the server unsaved is not counted. Of a page that answers a form, that form alone is not saved.
   const isChanged = (field) => {
     if (field.type === "file") return field.files.length > 0;
     if (field.type === "radio") return field.checked && !field.defaultChecked;
@@ -71,10 +71,11 @@
     if (field.localName === "select") return field.selectedIndex !== Math.max([...field.options].findIndex((option) => option.defaultSelected), 0);
     return field.value !== field.defaultValue;
   };
+  const isUnsaved = (form, bar) => bar.dataset.unsaved === "" || (bar.dataset.unsaved === "sent" && new URL(form.getAttribute("action") || "", location.href).pathname === location.pathname);
   const countChanges = (form) => {
     const fields = [...form.elements].filter((field) => field.name && field.matches("input:not([type=hidden], [hidden]), select, textarea"));
     for (const field of fields) field.classList.toggle("changed", isChanged(field));
-    const count = fields.filter(isChanged).length, bar = form.querySelector(".save-bar"), unsaved = "unsaved" in bar.dataset;
+    const count = fields.filter(isChanged).length, bar = form.querySelector(".save-bar"), unsaved = isUnsaved(form, bar);
     form.classList.toggle("changed", unsaved || count > 0);
     bar.querySelector(".changes").textContent = unsaved ? "Not saved" : count ? `${count} ${count === 1 ? "change" : "changes"}` : bar.dataset.unchanged || "";
     if (bar.dataset.unchanged) bar.querySelector(".btn-primary").disabled = !unsaved && !count;
@@ -85,6 +86,16 @@
     addEventListener("pageshow", () => countChanges(form));
     countChanges(form);
   }
+
+  // A suggestion is added to what stands in its field.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-fills]"), field = link && document.getElementById(link.dataset.fills);
+    if (!field) return;
+    event.preventDefault();
+    field.value = [...new Set(`${field.value}\n${link.dataset.lines}`.split("\n").filter(Boolean))].join("\n");
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    field.focus();
+  });
 
   // Nobody leaves what is not saved unasked.
   let sent = false;

@@ -70,13 +70,13 @@ class Bought(NamedTuple):
 
 
 async def read_bulk(
-    database: Database, catalogue: Catalogue, tenant_id: int, text: str, no_mails: str, author: str, now: datetime
+    database: Database, catalogue: Catalogue, tenant_id: int, text: str, no_mail_reason: str, author: str, now: datetime
 ) -> tuple[BulkFile, int | None]:
-    """What a file holds. One without a fault is kept, and has a number then; nothing is bought. `no_mails`: why no
-    install page can be mailed, "" where it can."""
+    """What a file holds. One without a fault is kept, and has a number then; nothing is bought. `no_mail_reason`: why
+    no install page can be mailed, "" where it can."""
     async with database.connection() as connection:
         prices = await tenant.load_prices(connection, tenant_id)
-    found = rules.read(text, lambda code: catalogue.offer(code, prices), _mail_check(no_mails))
+    found = rules.read(text, lambda code: catalogue.offer(code, prices), _mail_check(no_mail_reason))
     if found.faults:
         return found, None
     bought = [line[1:] if line.mail else line[1:6] for line in found.lines]
@@ -86,10 +86,10 @@ async def read_bulk(
         return found, await store_bulk.add(connection, tenant_id, token, digest, found.lines, author, now)
 
 
-def _mail_check(no_mails: str) -> RefuseMail:
+def _mail_check(no_mail_reason: str) -> RefuseMail:
     def refuse(mail: str, language: str) -> tuple[str, str] | None:
-        if no_mails:
-            return "buyerEmail", f"{no_mails}: leave it empty"
+        if no_mail_reason:
+            return "buyerEmail", f"{no_mail_reason}: leave it empty"
         try:
             checked(mail, language or DEFAULT)
         except OperatorError as why:
@@ -137,19 +137,20 @@ async def place_bulk(
     tenant_id: int,
     bulk_id: int,
     seen: str,
-    no_mails: str,
+    no_mail_reason: str,
     actor: Actor,
     now: datetime,
 ) -> Bought:
     """Places what is left of a file, at the prices that the person has `seen`; install pages are mailed to the buyers
-    that it names, unless there are `no_mails`. Raises BulkNotFound, OperatorError."""
+    that it names, unless there is a `no_mail_reason`, as of
+    `read_bulk`. Raises BulkNotFound, OperatorError."""
     async with database.transaction() as connection:
         quote = await quote_bulk(connection, catalogue, tenant_id, bulk_id)
         prices = await tenant.load_prices(connection, tenant_id)
         if not quote.left:
             raise OperatorError("There is nothing left to buy.")
-        if no_mails and any(line.mail for line in quote.left):
-            raise OperatorError(f"This file mails install pages, but {no_mails}. Nothing was bought.")
+        if no_mail_reason and any(line.mail for line in quote.left):
+            raise OperatorError(f"This file mails install pages, but {no_mail_reason}. Nothing was bought.")
         if quote.seen != seen:
             raise OperatorError("What is left, or its prices, has changed. Nothing was bought; please look again.")
         if quote.total > quote.available:

@@ -16,11 +16,12 @@ from dealer_server.rules.catalogue.countries import COUNTRIES
 from dealer_server.rules.catalogue.package import Package, sold_by_day
 from dealer_server.rules.esim import activation_code
 from dealer_server.rules.esim.activation_code import ActivationCode
-from dealer_server.rules.install.stage import Stage, begin_by, days_left, stage
-from dealer_server.rules.lifecycle.daily_usage import Counts, DayUsage, by_day
+from dealer_server.rules.install.stage import Stage, days_left, stage, use_by
+from dealer_server.rules.lifecycle.daily_usage import DayUsage, by_day
 from dealer_server.rules.orders import install_token, plans, snapshot
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.profiles import daily_usage, install
+from dealer_server.store.profiles.daily_usage import Reported
 from dealer_server.store.profiles.install import Installable
 from esim_dealer.wire.snapshot import InstallUrls
 from esim_dealer.wire.vocabulary import ActivationType, PlanStatus
@@ -57,9 +58,9 @@ class ShownNetwork(NamedTuple):
 class InstallPage(NamedTuple):
     """codes: while it can be installed, else None. name: of its package; place, period (in days), apn, activation_type:
     "" or None where the package is not known any more. total_bytes: None where its supplier reports none, or it is
-    unlimited; used_bytes: None where it reports none. begin_by: when it expires unused. days_left: whole days until its
-    plan ends, while it is in use. days: what was used on each day, as far as it is known. plans: () until it was
-    recharged."""
+    unlimited; used_bytes: None where it reports none. use_by: when it expires unused. days_left: whole days until its
+    plan ends, while it is in use. reported_at: when its supplier last reported its usage. days: what was used on each
+    day, as far as it is known. plans: () until it was recharged."""
 
     stage: Stage
     suspended: bool
@@ -76,8 +77,9 @@ class InstallPage(NamedTuple):
     used_bytes: int | None
     started_at: datetime | None
     ends_at: datetime | None
-    begin_by: datetime | None
+    use_by: datetime | None
     days_left: int | None
+    reported_at: datetime | None
     days: Sequence[DayUsage]
     networks: Sequence[ShownNetwork]
     plans: Sequence[ShownPlan]
@@ -102,12 +104,12 @@ async def install_page(
         if not hmac.compare_digest(expected.encode(), token.qr_token.encode()) or found is None:
             return None
         in_use = stage(found.profile) in ("ACTIVE", "ENDED")
-        counts = await daily_usage.of_profile(connection, token.tenant_id, token.profile_id) if in_use else ()
-    return _shown(found, counts, token.tenant_id, catalogue(), links, now())
+        reported = await daily_usage.of_profile(connection, token.tenant_id, token.profile_id) if in_use else Reported()
+    return _shown(found, reported, token.tenant_id, catalogue(), links, now())
 
 
 def _shown(
-    found: Installable, counts: Counts, tenant_id: int, catalogue: Catalogue, links: Links, now: datetime
+    found: Installable, reported: Reported, tenant_id: int, catalogue: Catalogue, links: Links, now: datetime
 ) -> InstallPage:
     profile, item = found.profile, found.item
     package = catalogue.package(item.package_code)
@@ -130,9 +132,10 @@ def _shown(
         used_bytes=used,
         started_at=profile.plan_use_start_at,
         ends_at=profile.plan_use_end_at,
-        begin_by=begin_by(profile, found.order_id, package),
+        use_by=use_by(profile, found.order_id, package),
         days_left=days_left(profile, now),
-        days=by_day(counts),
+        reported_at=reported.at,
+        days=by_day(reported.days),
         networks=_networks(package) if package and at in ("READY", "INSTALLED", "ACTIVE") else (),
         plans=_plans(found, catalogue),
         brand=found.brand,

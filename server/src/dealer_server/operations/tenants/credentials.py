@@ -70,16 +70,17 @@ async def create_key(
 
 async def set_limits(database: Database, app_key: str, limits: KeyLimits, author: str) -> None:
     """Of calls from now on. Raises OperatorError, which names the field."""
+    await database.run(lambda connection: set_limits_within(connection, app_key, limits, author))
 
-    async def work(connection: Connection) -> None:
-        found = await _found(connection, app_key)
-        after = _parsed(found.limits, limits)
-        await store.set_limits(connection, app_key, after)
-        await tenant.touch(connection, found.tenant_id)
-        before, detail = _described(found.limits), {"appKey": app_key}
-        await record_change(connection, author, "credentials.set", found.tenant_id, detail, before, _described(after))
 
-    await database.run(work)
+async def set_limits_within(connection: Connection, app_key: str, limits: KeyLimits, author: str) -> None:
+    """Raises OperatorError, which names the field."""
+    found = await _found(connection, app_key)
+    after = _parsed(found.limits, limits)
+    await store.set_limits(connection, app_key, after)
+    await tenant.touch(connection, found.tenant_id)
+    before, detail = _described(found.limits), {"appKey": app_key}
+    await record_change(connection, author, "credentials.set", found.tenant_id, detail, before, _described(after))
 
 
 async def sign_webhooks(database: Database, app_key: str, author: str) -> None:

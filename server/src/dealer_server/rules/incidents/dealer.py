@@ -43,10 +43,16 @@ class Answered(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How many plans in use of the dealer's customers end."""
+    """How many plans in use of the dealer's customers end. `rechargeable`: how many of these can be recharged, None
+    where that is not counted."""
 
     today: int = 0
     tomorrow: int = 0
+    rechargeable: int | None = None
+
+    @property
+    def plans(self) -> int:
+        return self.today + self.tomorrow
 
 
 class Own(NamedTuple):
@@ -131,8 +137,18 @@ def _ending(ending: Ending) -> Iterator[Incident]:
         )
         if ending.today and ending.tomorrow:
             text += f", {many(ending.tomorrow, 'plan', ENDING_COUNTED)} tomorrow"
-        detail = "recharge where the package allows it, or sell another eSIM"
-        yield Incident("PLANS", "", "degraded" if ending.today else "waiting", text, detail=detail)
+        yield Incident("PLANS", "", "degraded" if ending.today else "waiting", text, detail=_before_the_end(ending))
+
+
+def _before_the_end(ending: Ending) -> str:
+    """What keeps the customers of plans that end online."""
+    if ending.rechargeable is None:
+        return "recharge where the package allows it, or sell another eSIM"
+    if ending.rechargeable == 0:
+        return "none can be recharged, sell another eSIM"
+    if ending.rechargeable == ending.plans:
+        return "all can be recharged" if ending.plans > 1 else "it can be recharged"
+    return f"{ending.rechargeable} of {ending.plans} can be recharged, for the others sell another eSIM"
 
 
 def _answers(refunds: Sequence[Answered], one: str, several: str, level: Level, currency: str) -> Iterator[Incident]:

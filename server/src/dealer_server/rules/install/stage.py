@@ -1,10 +1,10 @@
 """How far is an eSIM, for the traveller who has it?"""
 
 from datetime import datetime, timedelta
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.lifecycle.use import is_installed
+from dealer_server.rules.lifecycle.use import Esim, is_installed
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Profile
 
@@ -12,6 +12,17 @@ Stage = Literal["READY", "INSTALLED", "ACTIVE", "ENDED", "REMOVED", "REFUNDING",
 """Codes are shown of one that is READY alone. ACTIVE: its plan is in use. REMOVED: it was deleted from its phone.
 REFUNDING: a refund of it is under way."""
 STAGES: tuple[Stage, ...] = get_args(Stage)
+
+
+class Bought(Esim, Protocol):
+    """What of an eSIM tells whether it waits to be used."""
+
+    @property
+    def iccid(self) -> str | None: ...
+    @property
+    def refunded(self) -> bool: ...
+    @property
+    def held(self) -> bool: ...
 
 
 def stage(profile: Profile) -> Stage:
@@ -29,16 +40,18 @@ def stage(profile: Profile) -> Stage:
     return "REFUNDING" if profile.held else "READY"
 
 
-def begin_by(profile: Profile, order_id: int, package: Package | None) -> datetime | None:
+def use_by(profile: Bought, order_id: int, package: Package | None) -> datetime | None:
     """When it expires unless it is used (specification 3.4); None once it is in use, and where the package of its order
     is not known."""
-    return unused_until(order_id, package) if package and stage(profile) in ("READY", "INSTALLED") else None
+    if package is None or not package.unused_valid_days or not is_unused(profile):
+        return None
+    return identity.created_at(order_id) + timedelta(days=package.unused_valid_days)
 
 
-def unused_until(order_id: int, package: Package) -> datetime | None:
-    """When an eSIM of this order expires unless it is used."""
-    days = package.unused_valid_days
-    return identity.created_at(order_id) + timedelta(days=days) if days else None
+def is_unused(esim: Bought) -> bool:
+    """Delivered and valid, its plan has not begun."""
+    void = esim.refunded or esim.held or esim.lifecycle_status == "CANCELLED" or esim.smdp_status == "DELETED"
+    return esim.iccid is not None and esim.plan_use_status == "NOT_STARTED" and not void
 
 
 def days_left(profile: Profile, now: datetime) -> int | None:

@@ -65,15 +65,6 @@ class ProfileRow(NamedTuple):
     def shows_suspended(self) -> bool:
         return self.suspended and self.plan_use_status != "ENDED" and self.lifecycle_status != "CANCELLED"
 
-    @property
-    def is_unused(self) -> bool:
-        """Delivered and valid, its plan has not begun."""
-        return (
-            self.iccid is not None
-            and self.plan_use_status == "NOT_STARTED"
-            and not (self.failed or self.refunded or self.held or self.lifecycle_status == "CANCELLED")
-        )
-
 
 class ProfileOwner(NamedTuple):
     """The dealer and the order of a profile."""
@@ -291,6 +282,22 @@ async def count_ending(connection: Connection, tenant_id: int, ending: tuple[dat
         most,
     )
     return found or 0
+
+
+async def ending_by_package(
+    connection: Connection, tenant_id: int, ending: tuple[datetime, datetime], most: int
+) -> dict[str, int]:
+    """By packageCode, how many plans in use are told of and end in this time, of so many."""
+    rows = await connection.fetch(
+        "SELECT i.package_code, count(*)::int AS plans FROM (SELECT tenant_id, order_id, line FROM profile"
+        " WHERE tenant_id = $1 AND plan_use_end_at >= $2 AND plan_use_end_at < $3 AND recharges IS NULL"
+        f" AND {TOLD_OF} LIMIT $4) p JOIN order_item i USING (tenant_id, order_id, line)"
+        " WHERE i.tenant_id = $1 GROUP BY i.package_code",
+        tenant_id,
+        *ending,
+        most,
+    )
+    return {row["package_code"]: row["plans"] for row in rows}
 
 
 async def count_unmailed(connection: Connection, tenant_id: int, most: int) -> int:

@@ -74,7 +74,7 @@ async def read(context: RequestContext) -> Answer:
         parts.catalogue(),
         context.tenant_id,
         text.replace("\0", ""),
-        _no_mails(context),
+        _no_mail_reason(context),
         context.author,
         context.now,
     )
@@ -83,7 +83,7 @@ async def read(context: RequestContext) -> Answer:
     return Redirect(f"{BULK}/{bulk_id}")
 
 
-def _no_mails(context: RequestContext) -> str:
+def _no_mail_reason(context: RequestContext) -> str:
     """Why no install page can be mailed, "" where it can. The page holds codes, which not every user may have."""
     if not permissions(context.user).secrets:
         return "only an admin may mail install pages"
@@ -104,7 +104,7 @@ async def _form(
         newest=newest,
         columns=rules.COLUMNS,
         most=rules.MOST_ORDERS,
-        no_mails=_no_mails(context),
+        no_mail_reason=_no_mail_reason(context),
     )
 
 
@@ -178,7 +178,7 @@ async def buy(context: RequestContext) -> Redirect:
             context.tenant_id,
             bulk_id,
             context.form.get("seen", ""),
-            _no_mails(context),
+            _no_mail_reason(context),
             Actor.current(context.author, None),
             context.now,
         )

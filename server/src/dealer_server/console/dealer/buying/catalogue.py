@@ -2,7 +2,7 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -53,11 +53,13 @@ class PackageView(NamedTuple):
 
 class PlaceView(NamedTuple):
     """A country or region with what is on sale for it. `least`: what costs least, a day of what is sold by the day.
-    `sizes`: a fixed package of each of USUAL_SIZES, of the usual days where there is one; None where there is none."""
+    `sizes`: a fixed package of each of USUAL_SIZES, of the usual days where there is one; None where there is none.
+    `part`: of the list, in which it stands."""
 
     packages: list[PackageView]
     least: PackageView
     sizes: Sequence[PackageView | None]
+    part: str
 
     @property
     def first(self) -> Package:
@@ -82,7 +84,8 @@ async def catalogue(context: RequestContext) -> Html:
         found.reverse()
     asked = _asked(query, found)
     parts = _parts_first(bought, on_sale)
-    places = _by_place(found, asked, parts)
+    leading = _leading(bought, on_sale)
+    places = _by_place(found, asked, parts, leading)
     listed, word = (found, "package") if order.key == "price" else (places, "place")
     first = params.number(query, "before") or 0
     following = first + PAGE_SIZE if first + PAGE_SIZE < len(listed) else None
@@ -91,7 +94,7 @@ async def catalogue(context: RequestContext) -> Html:
     usual = _usual_days(paged)
     return Html(
         packages=[view(one) for one in found[first : first + PAGE_SIZE]] if order.key == "price" else [],
-        places=[_place(of_place, usual) for of_place in paged],
+        places=[_place(of_place, usual, leading) for of_place in paged],
         sizes=list(usual.items()) if any(usual.values()) else [],
         package_count=len(found),
         place_count=len(places),
@@ -126,6 +129,18 @@ def _parts_first(bought: Iterable[OnSale], on_sale: Iterable[OnSale]) -> Sequenc
     return [*(part for part in parts if part), ""]
 
 
+def _leading(bought: Iterable[OnSale], on_sale: Iterable[OnSale]) -> set[str]:
+    """Codes of regions that stand before the countries of their part of the world: those that the dealer buys for, and
+    where it buys for none the one that covers most countries."""
+    regions = [one.package for one in on_sale if one.package.location_type != "COUNTRY"]
+    widest = {one.continent: {one.location_code} for one in sorted(regions, key=lambda one: len(one.locations))}
+    own = dict[str, set[str]]()
+    for one in bought:
+        if one.package.location_type != "COUNTRY":
+            own.setdefault(one.package.continent, set()).add(one.package.location_code)
+    return set[str]().union(*(widest | own).values())
+
+
 def _asked(query: Mapping[str, str], found: Iterable[OnSale]) -> str:
     """The code of the place that is chosen, or whose name was typed; "" without one."""
     name = (params.text(query, "q") or "").casefold()
@@ -138,22 +153,31 @@ def _name_of(on_sale: Iterable[OnSale], code: str) -> str:
     return next(names, choosing.country_name(code))
 
 
-def _by_place(found: Iterable[OnSale], asked: str, parts: Sequence[str]) -> list[list[OnSale]]:
-    """Each place in the order it came, by part of the world, countries before regions; the one that is asked for stands
-    first."""
+def _by_place(
+    found: Iterable[OnSale], asked: str, parts: Sequence[str], leading: Collection[str]
+) -> list[list[OnSale]]:
+    """Each place in the order it came, by part of the world, those that lead it first, countries before other regions;
+    the one that is asked for stands before all."""
     places = dict[str, list[OnSale]]()
     for one in found:
         places.setdefault(one.package.location_code, []).append(one)
     first = places.pop(asked, None)
     firsts = [(of_place[0].package, of_place) for of_place in places.values()]
-    firsts.sort(key=lambda one: (parts.index(one[0].continent), one[0].location_type != "COUNTRY"))
+    firsts.sort(key=lambda one: (parts.index(one[0].continent), _rank(one[0], leading)))
     return [*([first] if first else []), *(of_place for _, of_place in firsts)]
 
 
-def _place(of_place: Sequence[OnSale], usual: Mapping[int, str]) -> PlaceView:
-    views = [view(one) for one in of_place]
+def _rank(package: Package, leading: Collection[str]) -> int:
+    """Of its place within a part of the world."""
+    return 0 if package.location_code in leading else 1 if package.location_type == "COUNTRY" else 2
+
+
+def _place(of_place: Sequence[OnSale], usual: Mapping[int, str], leading: Collection[str]) -> PlaceView:
+    views, first = [view(one) for one in of_place], of_place[0].package
     least = view(min(of_place, key=lambda one: one.price))
-    return PlaceView(views, least, [_of_size(views, size, days) for size, days in usual.items()])
+    apart = first.continent and _rank(first, leading) == 2
+    part = f"{first.continent or GLOBAL}{', several countries' if apart else ''}"
+    return PlaceView(views, least, [_of_size(views, size, days) for size, days in usual.items()], part)
 
 
 def _of_size(views: Iterable[PackageView], size: int, days: str) -> PackageView | None:
