@@ -72,6 +72,12 @@ async def test_places_are_closed_where_there_are_many_and_the_one_asked_for_is_o
     assert '<details class="place-name" open>' not in others
 
 
+async def test_the_widest_region_leads_its_part_of_the_world_and_others_follow_its_countries(clerk: Browser):
+    europe = (await clerk.get("/console/catalogue?part=Europe&sort=")).text
+    first = europe.partition('<h2 class="place-part">Europe</h2>')[2].partition("</summary>")[0]
+    assert "42 countries" in first and ", several countries" not in europe.partition("Albania")[0]
+
+
 async def test_the_row_of_a_place_shows_what_usual_sizes_cost_and_for_how_many_days(
     service: Service, dealer: ApiClient, clerk: Browser
 ):
