@@ -104,6 +104,7 @@ async def show_order(context: RequestContext) -> Html:
         suppliers = {row.code: row for row in await console_suppliers.list_suppliers(connection)}
         shown = [profile.profile_id for profile in order.profiles[:PROFILES]]
         mails = await buyer_mails.newest_of_profiles(connection, context.tenant_id, shown)
+        mailing = await buyer_mails.has_any(connection, context.tenant_id)
         money_mover = permissions(context.user).money and order.recharges is None
         fit = (connection, context.parts.catalogue(), context.tenant_id, shown)
         can_recharge = await rechargeable(*fit) if money_mover else set()
@@ -123,7 +124,7 @@ async def show_order(context: RequestContext) -> Html:
         buyer_mail=_buyer_mail(remark, mails),
         recharged=await recharged_by(context, order),
         refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
-        events=by_name(timeline.events(history), order),
+        events=by_name(timeline.events(history, kept=context.parts.settings.mails == "kept"), order),
         remark=remark,
         credited_on=_credited_on(history),
         refundable=money.text(_refundable(order, blocked), order.currency),
@@ -131,6 +132,7 @@ async def show_order(context: RequestContext) -> Html:
         mailed=mails,
         newest_mail=max(mails.values(), key=lambda mail: mail.mail_id, default=None),
         mails=context.parts.settings.mails != "none",
+        mailing=mailing,
         languages=LANGUAGE_NAMES,
         links="\n".join(_pages(profiles[:PROFILES])) if permissions(context.user).secrets else "",
     )
