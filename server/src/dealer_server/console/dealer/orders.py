@@ -112,7 +112,7 @@ async def show_order(context: RequestContext) -> Html:
     return Html(
         order=order,
         profit=resale.profit_of_order(context.parts.catalogue(), order),
-        **await _again(context, order, history if money_mover else None, remark),
+        **await _again(context, order, history if money_mover else None, remark, _buyer_mail(remark, mails)),
         concerns=order_summary.concerns(history, suppliers, context.now, developer=permissions(context.user).secrets),
         settled=order_summary.settled_text(history),
         lines=[_item_view(order, item) for item in order.items],
@@ -139,17 +139,17 @@ async def show_order(context: RequestContext) -> Html:
 
 
 async def _again(
-    context: RequestContext, order: Order, history: timeline.History | None, remark: str | None
+    context: RequestContext, order: Order, history: timeline.History | None, remark: str | None, mail: str
 ) -> dict[str, Any]:
     """How to buy what could not be delivered, as far as it is one package. `again`: the form that buys it once more, ""
     where it may still be out of stock. `others`: what can be sold in its place where it was. `history`: None for who
-    may not buy."""
+    may not buy. `mail`: of the buyer."""
     failed = [item for item in order.items if any(profile.failed for profile in item.profiles)]
     code = failed[0].package_code if len({item.package_code for item in failed}) == 1 else ""
     package = context.parts.catalogue().package(code)
     if history is None or package is None:
         return {"again": "", "others": ()}
-    filled = {"quantity": sum(profile.failed for profile in order.profiles), "remark": remark}
+    filled = {"quantity": sum(profile.failed for profile in order.profiles), "remark": remark, "mail": mail}
     found = await instead_of(context, package, failed[0].price, filled)
     again = found.again and (found.stocked or not order_summary.out_of_stock(history))
     return {

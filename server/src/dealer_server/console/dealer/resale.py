@@ -50,7 +50,8 @@ def profit(catalogue: Catalogue, rows: Sequence[OfPackage], currency: str) -> in
 
 
 def profit_of_row(catalogue: Catalogue, row: OrderRow) -> int | None:
-    """None where it is not known: of an order with a refund, done or asked for, and of one by the day, whose days no list knows."""
+    """None where it is not known: of an order with a refund, done or asked for, and of one by the day, whose days no
+    list knows."""
     total = 0
     for code, quantity in row.lines:
         package = catalogue.package(code)

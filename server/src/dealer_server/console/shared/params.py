@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Pager(NamedTuple):
-    """Addresses of the pages before and after, "" for none. `noun`: what `text` counts, where that is not said in it."""
+    """Addresses of the pages before and after, "" for none. `noun`: what `text` counts, where it does not say."""
 
     previous: str
     next: str
