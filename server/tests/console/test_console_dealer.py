@@ -301,7 +301,7 @@ async def test_refunds_are_added_up(people: People, dealer: ApiClient):
     page = html.unescape(await people["finance"].get("/console/refunds"))
     told = text_of(page)
     assert "Refunds 1.80 USD in review 1.80 USD refunded" in told
-    assert "your operator decides about those in review" in told
+    assert "Request a refund on the page of its order or eSIM" in told
     assert "1.80 USD refunded" in text_of(await people["finance"].get("/console/refunds?status=REFUNDED"))
     assert "1.80 USD in review" in text_of(await people["finance"].get("/console/refunds?status=REVIEW"))
     assert "Refunds" in text_of(await people["finance"].get("/console/refunds?before=1")), "a page of none"
@@ -928,7 +928,7 @@ async def test_an_order_that_failed_says_why_where_its_money_is_and_is_bought_ag
 async def test_an_order_out_of_stock_offers_the_nearest_package_that_is_available(
     service: Service, people: People, dealer: ApiClient
 ):
-    order_no = (await dealer.order("TEST-FAIL", remark="for Ann")).data["orderNo"]
+    order_no = (await dealer.order("TEST-FAIL", remark="ann@example.com")).data["orderNo"]
     finance, path = people["finance"], f"/console/orders/{order_no}"
     text = await until(finance, path, "Failed, refunded")
     assert "Sell a replacement" not in text and "Buy again" in text
@@ -943,8 +943,12 @@ async def test_an_order_out_of_stock_offers_the_nearest_package_that_is_availabl
         )
     text = html.unescape(await finance.get(path))
     assert "Sell a replacement" in text and "Closest: " in text and "Buy again" not in text
-    link = re.search(r'data-drawer="buy" href="(/console/catalogue/([A-Z0-9-]+)\?quantity=1&remark=for\+Ann)"', text)
-    assert link and link[2] != "TEST-FAIL" and 'value="for Ann"' in await finance.get(link[1])
+    assert "Filled in for ann@example.com." in text
+    links = re.findall(r'data-drawer="buy" href="(/console/catalogue/([A-Z0-9-]+)\?[^"]+)"', text)
+    assert links[0] in links[1:] and links[0][1] != "TEST-FAIL", "the heading leads to the nearest"
+    form = await finance.get(links[0][0])
+    for name in ("remark", "mail"):
+        assert f'name="{name}" value="ann@example.com"' in form, name
     assert "Sell a replacement" not in await people["developer"].get(path), "who may not buy"
 
 

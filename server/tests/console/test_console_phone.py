@@ -14,7 +14,7 @@ from support.console.operator_pages import failed_for_good, park
 from support.webhook_fixture import Receiver
 
 PHONE = {"width": 390, "height": 844}
-THUMB = 32  # CSS pixels
+THUMB, ROW = 32, 76  # CSS pixels
 
 pytestmark = needs_chromium
 
@@ -53,6 +53,11 @@ async def shows_in_its_line(page: Page, part: str) -> None:
     assert box["width"] > THUMB and box["y"] + box["height"] <= line["y"] + line["height"] + 4, (part, box, line)
 
 
+async def has_rows_of_two_lines(page: Page) -> None:
+    for box in await page.locator("tr[data-href]").evaluate_all("rows => rows.map(row => row.offsetHeight)"):
+        assert box <= ROW, box
+
+
 async def test_a_topup_is_approved_on_a_phone(service: Service, dealer: ApiClient, phone: Page):
     await dealer.post(
         "/account/topup", {"amount": "250.00", "transactionId": "paid-by-bank", "payReference": "b" * 128}
@@ -71,10 +76,13 @@ async def test_a_refund_is_rejected_on_a_phone(service: Service, dealer: ApiClie
     await dealer.post("/esim/refund", {"orderNo": order["orderNo"], "remark": "the trip was cancelled " * 8})
     await phone.goto(f"{service.url}/console/orders?dealer={dealer.tenant_id}")
     await expect(phone.locator("tbody")).to_contain_text("Refund in review")
-    await shows_in_its_line(phone, "bdi")
-    await shows_in_its_line(phone, "time")
+    for part in ("bdi", ".mono:visible", "time"):
+        await shows_in_its_line(phone, part)
+    await has_rows_of_two_lines(phone)
     await phone.goto(f"{service.url}/console/profiles?dealer={dealer.tenant_id}")
-    await shows_in_its_line(phone, "bdi")
+    for part in ("bdi", ".iccid"):
+        await shows_in_its_line(phone, part)
+    await has_rows_of_two_lines(phone)
     await phone.goto(f"{service.url}/console/refunds")
     await within_reach(phone, "Approve", "Reject")
     await phone.get_by_role("button", name="Reject", exact=True).tap()

@@ -12,7 +12,7 @@ from support.money.refunds import bought, refund
 
 async def test_pages_of_packages_say_which_of_how_many(admin: Browser) -> None:
     page = (await admin.get("/console/packages")).text
-    told = re.search(r"1–25 of ([\d,]+) packages", page)
+    told = re.search(r"1–25 of ([\d,]+) packages", text_of(page))
     following = re.search(r'rel="next" href="([^"]+)"', page)
     assert told and following
     assert f"26–50 of {told[1]} packages" in await see(admin, unescape(following[1]))

@@ -104,6 +104,7 @@ async def show_order(context: RequestContext) -> Html:
         suppliers = {row.code: row for row in await console_suppliers.list_suppliers(connection)}
         shown = [profile.profile_id for profile in order.profiles[:PROFILES]]
         mails = await buyer_mails.newest_of_profiles(connection, context.tenant_id, shown)
+        mailing = await buyer_mails.has_any(connection, context.tenant_id)
         money_mover = permissions(context.user).money and order.recharges is None
         fit = (connection, context.parts.catalogue(), context.tenant_id, shown)
         can_recharge = await rechargeable(*fit) if money_mover else set()
@@ -111,7 +112,7 @@ async def show_order(context: RequestContext) -> Html:
     return Html(
         order=order,
         profit=resale.profit_of_order(context.parts.catalogue(), order),
-        **await _again(context, order, history if money_mover else None, remark),
+        **await _again(context, order, history if money_mover else None, remark, _buyer_mail(remark, mails)),
         concerns=order_summary.concerns(history, suppliers, context.now, developer=permissions(context.user).secrets),
         settled=order_summary.settled_text(history),
         lines=[_item_view(order, item) for item in order.items],
@@ -123,7 +124,7 @@ async def show_order(context: RequestContext) -> Html:
         buyer_mail=_buyer_mail(remark, mails),
         recharged=await recharged_by(context, order),
         refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
-        events=by_name(timeline.events(history), order),
+        events=by_name(timeline.events(history, kept=context.parts.settings.mails == "kept"), order),
         remark=remark,
         credited_on=_credited_on(history),
         refundable=money.text(_refundable(order, blocked), order.currency),
@@ -131,23 +132,24 @@ async def show_order(context: RequestContext) -> Html:
         mailed=mails,
         newest_mail=max(mails.values(), key=lambda mail: mail.mail_id, default=None),
         mails=context.parts.settings.mails != "none",
+        mailing=mailing,
         languages=LANGUAGE_NAMES,
         links="\n".join(_pages(profiles[:PROFILES])) if permissions(context.user).secrets else "",
     )
 
 
 async def _again(
-    context: RequestContext, order: Order, history: timeline.History | None, remark: str | None
+    context: RequestContext, order: Order, history: timeline.History | None, remark: str | None, mail: str
 ) -> dict[str, Any]:
     """How to buy what could not be delivered, as far as it is one package. `again`: the form that buys it once more, ""
     where it may still be out of stock. `others`: what can be sold in its place where it was. `history`: None for who
-    may not buy."""
+    may not buy. `mail`: of the buyer."""
     failed = [item for item in order.items if any(profile.failed for profile in item.profiles)]
     code = failed[0].package_code if len({item.package_code for item in failed}) == 1 else ""
     package = context.parts.catalogue().package(code)
     if history is None or package is None:
         return {"again": "", "others": ()}
-    filled = {"quantity": sum(profile.failed for profile in order.profiles), "remark": remark}
+    filled = {"quantity": sum(profile.failed for profile in order.profiles), "remark": remark, "mail": mail}
     found = await instead_of(context, package, failed[0].price, filled)
     again = found.again and (found.stocked or not order_summary.out_of_stock(history))
     return {

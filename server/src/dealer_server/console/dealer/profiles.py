@@ -93,6 +93,7 @@ async def show_profile(context: RequestContext) -> Html:
         sent = await read_sms(connection, parts.data_keys, *named, LATEST_SMS)
         in_review = await queues.reviewed_profiles(connection, [named])
         mailed = await buyer_mails.of_profile(connection, *named, LATEST_MAILS)
+        mailing = await buyer_mails.has_any(connection, context.tenant_id)
         history = await timeline.load_esim(connection, order, view.profile.profile_id)
         remark = await console_orders.remark(connection, context.tenant_id, order.order_id)
         life = await console_profiles.lifecycle(connection, *named)
@@ -118,10 +119,14 @@ async def show_profile(context: RequestContext) -> Html:
         sms_possible=possible,
         transaction_id=f"console-{secrets.token_hex(8)}",
         mailed=mailed,
+        mailing=mailing,
         remark=remark,
         mails=parts.settings.mails != "none",
         languages=LANGUAGE_NAMES,
-        events=on_its_page([_bought(order, item), *timeline.events(history)], view.profile.profile_id),
+        events=on_its_page(
+            [_bought(order, item), *timeline.events(history, kept=parts.settings.mails == "kept")],
+            view.profile.profile_id,
+        ),
         language=params.one_of(context.query, "lang", tuple(LANGUAGE_NAMES)) or "en",
     )
 

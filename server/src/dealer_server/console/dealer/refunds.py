@@ -44,10 +44,14 @@ async def refunds(context: RequestContext) -> Html:
     status = params.text(context.query, "status")
     filtered = any(params.text(context.query, name) for name in ("status", "q", "from", "to"))
     async with context.parts.database.connection() as connection:
+        counted = await queues.by_status(connection, "refund", context.tenant_id)
+        counted |= await queues.unsettled(connection, context.tenant_id)
+        none = 0 if counted["ALL"] < queues.MANY else None
+        known = {state: counted.get(state, none) for state in STATES}
         if not faults:
             oldest_first = not order.descending
             found = await _read(connection, context, seen, SHORT_PAGE, oldest_first=oldest_first, settled=not filtered)
-            for state in OPEN if not filtered and seen is None else ():
+            for state in [state for state in OPEN if known[state] != 0] if not filtered and seen is None else ():
                 unsettled += await queues.refunds(
                     connection, state, None, MOST_OPEN, context.tenant_id, oldest_first=oldest_first
                 )
@@ -55,12 +59,9 @@ async def refunds(context: RequestContext) -> Html:
                 amounts = await queues.refund_amounts(connection, context.tenant_id, _span(context))
         order_ids = [row.order_id for row in (*unsettled, *found.rows)]
         references = await orders.references(connection, context.tenant_id, order_ids)
-        counted = await queues.by_status(connection, "refund", context.tenant_id)
-        counted |= await queues.unsettled(connection, context.tenant_id)
     presets = [(words.text(state), {"status": state}) for state in STATES]
-    none = 0 if counted["ALL"] < queues.MANY else None
-    known = {words.text(state): counted.get(state, none) for state in STATES} | {"All": counted["ALL"]}
-    counts = {name: count for name, count in known.items() if count is not None}
+    counts = {words.text(state): count for state, count in known.items() if count is not None}
+    counts |= {"All": counted["ALL"]}
     return Html(
         sums=[
             (words.text(state).lower(), amounts[state])
@@ -70,7 +71,7 @@ async def refunds(context: RequestContext) -> Html:
         currency=next((row.currency for row in (*unsettled, *found.rows)), ""),
         references=references,
         open=[_shown(row) for row in unsettled],
-        more_open=[state for state in OPEN if (counted.get(state) or 0) > MOST_OPEN],
+        more_open=[state for state in OPEN if (known[state] or 0) > MOST_OPEN],
         faults=faults,
         dates=dates.of(context, REFUNDS),
         refunds=[_shown(row) for row in found.rows],

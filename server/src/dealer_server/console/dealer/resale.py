@@ -50,7 +50,8 @@ def profit(catalogue: Catalogue, rows: Sequence[OfPackage], currency: str) -> in
 
 
 def profit_of_row(catalogue: Catalogue, row: OrderRow) -> int | None:
-    """None where it is not known: of an order with a refund, and of one by the day, whose days no list knows."""
+    """None where it is not known: of an order with a refund, done or asked for, and of one by the day, whose days no
+    list knows."""
     total = 0
     for code, quantity in row.lines:
         package = catalogue.package(code)
@@ -58,7 +59,8 @@ def profit_of_row(catalogue: Catalogue, row: OrderRow) -> int | None:
         if price is None or package is None or sold_by_day(package.data_type):
             return None
         total += quantity * price
-    return total - row.amount if row.pay_status == "PAID" and not row.refund_amount else None
+    kept = row.pay_status == "PAID" and row.order_status != "REFUNDING" and not row.refund_amount
+    return total - row.amount if kept else None
 
 
 def profit_of_esim(catalogue: Catalogue, order: Order, item: Item, profile: Profile) -> int | None:

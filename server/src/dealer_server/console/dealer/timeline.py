@@ -98,8 +98,8 @@ async def _refusals(connection: Connection, order: Order) -> Mapping[int, Sequen
     return {refund_id: [(one.way, one.reason) for one in refusals] for refund_id, refusals in found.items()}
 
 
-def events(history: History) -> list[Event]:
-    """The oldest first. What happened again and again is one event."""
+def events(history: History, *, kept: bool = False) -> list[Event]:
+    """The oldest first. What happened again and again is one event. `kept`: mails are kept here, not sent."""
     return in_order(
         (
             *recharge_events(history.recharges, history.order.order_id, bought=bool(history.purchases)),
@@ -109,16 +109,18 @@ def events(history: History) -> list[Event]:
             *_calls(history),
             *profile_events(history.order, history.lives, suppliers=False),
             *_deliveries(history),
-            *_mails(history),
+            *_mails(history, kept=kept),
         ),
     )
 
 
-def _mails(history: History) -> Iterator[Event]:
+def _mails(history: History, *, kept: bool) -> Iterator[Event]:
     for mail in history.mails:
         to, state = f" to {mail.mail}" if mail.mail else "", "" if mail.state in ("DELIVERED", "READY") else mail.state
-        text = "Install page to be mailed" if mail.state == "READY" else "Install page mailed"
-        yield Event(mail.created_at, "mail", f"{text}{to}", state)
+        text = f"Install page {'to be ' if mail.state == 'READY' else ''}mailed{to}"
+        if kept and mail.state == "DELIVERED":
+            text = f"Mail{to} kept, not sent (test)"
+        yield Event(mail.created_at, "mail", text, state)
 
 
 def _money(history: History) -> Iterator[Event]:

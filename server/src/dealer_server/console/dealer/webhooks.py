@@ -175,15 +175,23 @@ def _told(counted: Counts) -> dict[str, str]:
 
 
 def _some(count: int, counted: Counts) -> str:
-    """How many of those that were counted; "" where all there may be are older."""
-    return f"{count:,}{'+' if counted.more else ''}" if count or not counted.more else ""
+    """How many; "" where it is not known, because older ones were not counted."""
+    if not counted.more:
+        return f"{count:,}"
+    return f"{MOST_COUNTED:,}+" if count >= MOST_COUNTED else ""
 
 
 def _pager(context: RequestContext, found: ListPage[Delivery], counted: Counts) -> Pager:
-    shown, total = len(found.rows), None if _is_filtered(context) else counted.needed
-    most = counted.needed if counted.more else 0
+    unknown = _is_filtered(context) or (counted.more and counted.needed < MOST_COUNTED)
     return params.pager(
-        context, WEBHOOKS, found.next, shown=shown, word="delivery", total=total, most=most, size=SHORT_PAGE
+        context,
+        WEBHOOKS,
+        found.next,
+        shown=len(found.rows),
+        word="delivery",
+        total=None if unknown else min(counted.needed, MOST_COUNTED),
+        most=MOST_COUNTED if counted.more else 0,
+        size=SHORT_PAGE,
     )
 
 

@@ -29,11 +29,12 @@ T = TypeVar("T")
 
 
 class Pager(NamedTuple):
-    """Addresses of the pages before and after, "" for none."""
+    """Addresses of the pages before and after, "" for none. `noun`: what `text` counts, where it does not say."""
 
     previous: str
     next: str
     text: str
+    noun: str = ""
 
 
 def text(fields: Mapping[str, str], name: str) -> str | None:
@@ -117,8 +118,10 @@ def pager(
     next_page = "" if following is None else address(path, kept | on)
     first = (len(trail) + bool(before)) * size + 1 if len(trail) < TRAIL - 1 else None
     known = _known(total, word, most)
-    told = _counted(shown, word, known, first, alone=not (previous or next_page)) if shown else ""
-    return Pager(previous, next_page, " · ".join(part for part in (told, text) if part))
+    alone = not (previous or next_page)
+    told = _counted(shown, word, known, first, alone=alone) if shown else ""
+    number, _, noun = told.rpartition(" ") if known and first is not None and not (alone or text) else (told, "", "")
+    return Pager(previous, next_page, " · ".join(part for part in (number, text) if part), noun)
 
 
 def _known(total: int | None, word: str, most: int) -> str:

@@ -151,6 +151,12 @@ def tone(word: object) -> str:
     return _TONE.get(whole.replace(" ", "_")) or _TONE.get(whole.partition(" ")[0], "good")
 
 
+IN_REVIEW = "Refund in review"
+"""Of an order or an eSIM whose refund an operator decides about; other refunds under way are credited by themselves."""
+FAILED_REFUNDED = "Failed, refunded"
+_SHORT = {IN_REVIEW: "In review", FAILED_REFUNDED: "Failed"}
+
+
 class State(NamedTuple):
     """The state of an order or eSIM in one word or two. `raw`: its words of the contract."""
 
@@ -158,9 +164,10 @@ class State(NamedTuple):
     tone: str
     raw: str
 
-
-IN_REVIEW = "Refund in review"
-"""Of an order or an eSIM whose refund an operator decides about; other refunds under way are credited by themselves."""
+    @property
+    def short(self) -> str:
+        """On a phone, beside a name; "" where `text` is short enough."""
+        return _SHORT.get(self.text, "")
 
 
 def order_state(order_status: str, delivery_status: str, *, in_review: bool = False) -> State:
@@ -168,7 +175,7 @@ def order_state(order_status: str, delivery_status: str, *, in_review: bool = Fa
     raw = f"orderStatus {order_status}, deliveryStatus {delivery_status}"
     match order_status, delivery_status:
         case "REFUNDED", "FAILED":
-            return State("Failed, refunded", "lost", raw)
+            return State(FAILED_REFUNDED, "lost", raw)
         case "REFUNDING", _ if in_review:
             return State(IN_REVIEW, tone("REVIEW"), raw)
         case ("REFUNDED" | "REFUNDING") as word, _:
@@ -197,7 +204,7 @@ def esim_state(profile: _Esim, *, suspended: bool = False, in_review: bool = Fal
     refund."""
     raw = f"lifecycleStatus {profile.lifecycle_status}, planUseStatus {profile.plan_use_status}"
     if profile.refunded:
-        return State("Failed, refunded", "lost", raw) if profile.failed else State(text("REFUNDED"), "done", raw)
+        return State(FAILED_REFUNDED, "lost", raw) if profile.failed else State(text("REFUNDED"), "done", raw)
     if profile.held:
         return State(IN_REVIEW, tone("REVIEW"), raw) if in_review else State(text("REFUNDING"), tone("REFUNDING"), raw)
     if profile.failed:
@@ -224,7 +231,7 @@ def item_state(item: _Item, *, in_review: bool = False) -> State:
     used; here it tells of their delivery, for each of them tells of its own use. `in_review`: as of an order."""
     raw = f"itemStatus {item.item_status}"
     if item.item_status == "REFUNDED" and all(profile.failed for profile in item.profiles):
-        return State("Failed, refunded", "lost", raw)
+        return State(FAILED_REFUNDED, "lost", raw)
     if item.profiles and all(profile.held for profile in item.profiles):
         if in_review:
             return State(IN_REVIEW, tone("REVIEW"), raw)
@@ -238,7 +245,7 @@ def plan_state(status: str, *, refunded: bool, first: bool = False) -> State:
     if status == "QUEUED" and first:
         return State(text("NOT_STARTED"), tone("NOT_STARTED"), status)
     if status == "FAILED" and refunded:
-        return State("Failed, refunded", tone("REFUNDED"), status)
+        return State(FAILED_REFUNDED, tone("REFUNDED"), status)
     return State(text(status), tone(status), status)
 
 

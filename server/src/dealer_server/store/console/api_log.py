@@ -160,10 +160,11 @@ async def list_calls(
 
 
 class Kept(NamedTuple):
-    """How many calls are kept, and of those that succeeded since a time: how long half of them took at most, and 95 %,
-    in microseconds; None where there are none."""
+    """How many calls are kept, when the last one was refused, and of those that succeeded since a time: how long half
+    of them took at most, and 95 %, in microseconds; None where there are none."""
 
     refused: int
+    last_refused: datetime | None
     succeeded: int
     median: float | None
     slow: float | None
@@ -171,7 +172,8 @@ class Kept(NamedTuple):
 
 async def kept(connection: Connection, tenant_id: int, since: datetime) -> Kept:
     row = await connection.fetchrow(
-        "SELECT (SELECT count(*) FROM refused_call WHERE tenant_id = $1) AS refused, count(*) AS succeeded,"
+        "SELECT (SELECT count(*) FROM refused_call WHERE tenant_id = $1) AS refused,"
+        " (SELECT max(at) FROM refused_call WHERE tenant_id = $1) AS last_refused, count(*) AS succeeded,"
         " percentile_cont(0.5) WITHIN GROUP (ORDER BY microseconds) FILTER (WHERE at >= $2) AS median,"
         " percentile_cont(0.95) WITHIN GROUP (ORDER BY microseconds) FILTER (WHERE at >= $2) AS slow"
         " FROM served_call WHERE tenant_id = $1",

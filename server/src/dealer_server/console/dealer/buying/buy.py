@@ -34,7 +34,7 @@ from dealer_server.store.tenants import tenant
 from esim_dealer.wire import calls
 
 BUY = "/console/buy"
-ENTERED = ("quantity", "days", "remark")
+ENTERED = ("quantity", "days", "remark", "mail")
 UNSURE = "It is not known whether this was bought. Send the form again: however often it is sent, it buys once."
 ASKED_AGAIN = "Nothing was bought. Please look at the order and confirm it again."
 REPEATED = "This form was sent before. It was not processed again: this is the order that it placed."
@@ -42,25 +42,31 @@ _is_transaction_id = re.compile(r"console-[0-9a-f]{16}").fullmatch
 
 
 class Wanted(NamedTuple):
-    """What the form asks for. `days`: of a package that is sold by the day. `seen`: the price that the page showed."""
+    """What the form asks for. `days`: of a package that is sold by the day. `mail`: the buyer's, where it is known
+    before. `seen`: the price that the page showed."""
 
     package_code: str
     quantity: int
     days: int | None
     remark: str
+    mail: str
     transaction_id: str
     seen: str
 
     @property
     def back(self) -> str:
         """Of the page of the package, with what was entered there."""
-        return _form_address(self.package_code, {"quantity": self.quantity, "days": self.days, "remark": self.remark})
+        return _form_address(self.package_code, self._entered)
 
     @property
     def address(self) -> str:
         """Of the page that asks whether to buy it."""
-        fields = {"package": self.package_code, "quantity": self.quantity, "days": self.days, "remark": self.remark}
+        fields = {"package": self.package_code, **self._entered}
         return params.address(BUY, {**fields, "seen": self.seen, "transaction_id": self.transaction_id})
+
+    @property
+    def _entered(self) -> Mapping[str, object]:
+        return {"quantity": self.quantity, "days": self.days, "remark": self.remark, "mail": self.mail}
 
 
 class Mailing(NamedTuple):
@@ -241,6 +247,7 @@ def _wanted(fields: Mapping[str, str], package: Package) -> Wanted:
         quantity=_number(fields, "quantity", "Quantity", 1, package.max_quantity),
         days=_number(fields, "days", "Days", package.min_period_num, package.max_period_num) if daily else None,
         remark=remark,
+        mail=params.text(fields, "mail") or "",
         transaction_id=transaction_id if _is_transaction_id(transaction_id) else new_transaction_id(),
         seen=fields.get("seen", ""),
     )

@@ -63,7 +63,7 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         slow=SLOW_MS,
         filters=filters,
         faults=params.faults(context.query),
-        pages=_pager(context, log.path, calls, joined=len(lines) < len(calls)),
+        pages=_pager(context, log.path, calls, len(lines)),
         **shown,
     )
 
@@ -80,11 +80,12 @@ def _filters(context: RequestContext) -> CallFilter:
     )
 
 
-def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], *, joined: bool) -> Pager:
-    """`joined`: some of these calls share a row."""
+def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], rows: int) -> Pager:
+    """`rows`: fewer than calls where some share one."""
     total = calls[0].total if calls else None
     found = params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
-    return found._replace(text=f"{found.text}, repeated ones in one row") if joined else found
+    joined = found.noun and rows < len(calls)
+    return found._replace(noun=f"{found.noun}, in {many(rows, 'row')}") if joined else found
 
 
 def _runs(calls: Iterable[tuple[CallRow, T]], *, apart: bool) -> list[tuple[CallRow, T, int]]:
