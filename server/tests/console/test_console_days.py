@@ -306,7 +306,8 @@ async def approve_topup(page: Page, topup_no: str) -> None:
     await expect(waiting).to_contain_text(EVIL)
     await confirmed(page, waiting, "Approve", "Approve", f"Credit 250.00 USD to {SONS}?")
     await expect(main(page)).to_contain_text(f"{topup_no} is approved and credited")
-    await expect(waiting).to_have_count(0)
+    await expect(waiting.get_by_role("button", name="Approve")).to_have_count(0)
+    await expect(waiting).to_contain_text("Approved")
 
 
 async def review_refund(page: Page, refund_no: str, order_no: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from dealer_server.rules import dates
 from dealer_server.rules.money import money
 from dealer_server.rules.notices.notice import AnyNoticeType, types_of
 from dealer_server.rules.notices.texts import Text, text_of
-from dealer_server.rules.reports.period import day_of
+from dealer_server.rules.reports.period import day_of, start_of
 from dealer_server.store.notices import listing, marks, recipients
 from dealer_server.store.notices.listing import Outcome
 from dealer_server.store.notices.outbox import Notice
@@ -100,7 +100,12 @@ def _lines(rows: Sequence[Row]) -> list[Line]:
     lines += [Line([row]) for row in latest]
     if earlier:
         lines.append(Line(earlier, _title(earlier)))
-    return sorted(lines, key=lambda its: -its.rows[0].notice.notice_id)
+    return sorted(lines, key=lambda its: _at(its.rows[0]), reverse=True)
+
+
+def _at(row: Row) -> datetime:
+    """The time that its line shows: of plans that have ended the end of that day."""
+    return start_of(row.ended + timedelta(days=1)) if row.ended else row.notice.created_at
 
 
 def _joined(rows: Sequence[Row]) -> list[Line]:
