@@ -61,7 +61,7 @@ async def test_a_topup_comes_into_the_queue_and_its_approval_into_the_wallet(
         await expect(wallet.locator("#wallet")).to_contain_text("Waiting", timeout=SOON)
         answer = await finance.post(f"/console/topups/{number}/approve")
         assert "approved" in said(await finance.get(answer.headers["location"]))
-        await expect(queue.locator("#queue")).not_to_contain_text(number, timeout=SOON)
+        await expect(queue.get_by_role("row").filter(has_text=number)).to_contain_text("Approved", timeout=SOON)
         await expect(wallet.locator("#wallet")).to_contain_text("1,250.00", timeout=SOON)
 
 

@@ -166,7 +166,7 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         await clerk.post(f"/console/profiles/{first}/mail", {"mail": "ann@example.com", "language": "en"})
         assert "2 of 3 not mailed" in await see(clerk, page)
         assert "Not mailed" in await see(clerk, f"/console/profiles/{second}")
-        for one, act, kind in ((first, "Send again", ""), (second, "Send", "btn-primary")):
+        for one, act, kind in ((first, "Send again", ""), (second, "Send to buyer", "btn-primary")):
             shown = (await clerk.get(f"/console/profiles/{one}")).text
             assert f'class="btn {kind}" commandfor="dialog-mail"' in shown and f"</svg>{act}<" in shown, act
         assert re.search(r"Not mailed\s2\b", await see(clerk, "/console/profiles"))
