@@ -916,17 +916,18 @@ async def test_an_order_that_failed_says_why_where_its_money_is_and_is_bought_ag
     finance, path = people["finance"], f"/console/orders/{order_no}"
     text = html.unescape(await until(finance, path, "Failed, refunded"))
     assert "returned to your wallet" in text and "The supplier " in text
-    again = "/console/catalogue/TEST-FAIL?quantity=1&remark=for+Ann"
+    again = f"/console/catalogue/TEST-FAIL?quantity=1&order={order_no}"
     assert re.findall(r'href="(/console/catalogue/[^"]+)"', text) == [again, "/console/catalogue/TEST-FAIL"]
     entry = re.search(r'href="(/console/wallet\?type=REFUND[^"]+)"', text)
     assert entry and order_no in await finance.get(entry[1])
-    form = await finance.get(again)
-    assert 'value="for Ann"' in form
+    asked = f"/console/buy?package=TEST-FAIL&quantity=1&transaction_id=console-0123456789abcdef&order={order_no}"
+    assert f'name="order" value="{order_no}"' in await finance.get(again)
+    assert 'value="for Ann"' in await finance.get(asked)
     assert "Buy again" not in await people["developer"].get(path), "who may not buy"
 
 
 async def test_an_order_out_of_stock_offers_the_nearest_package_that_is_available(
-    service: Service, people: People, dealer: ApiClient
+    service: Service, people: People, dealer: ApiClient, stranger: ApiClient
 ):
     order_no = (await dealer.order("TEST-FAIL", remark="ann@example.com")).data["orderNo"]
     finance, path = people["finance"], f"/console/orders/{order_no}"
@@ -946,9 +947,12 @@ async def test_an_order_out_of_stock_offers_the_nearest_package_that_is_availabl
     assert "Filled in for ann@example.com." in text
     links = re.findall(r'data-drawer="buy" href="(/console/catalogue/([A-Z0-9-]+)\?[^"]+)"', text)
     assert links[0] in links[1:] and links[0][1] != "TEST-FAIL", "the heading leads to the nearest"
-    form = await finance.get(links[0][0])
-    for name in ("remark", "mail"):
-        assert f'name="{name}" value="ann@example.com"' in form, name
+    assert "ann" not in links[0][0] and f'name="order" value="{order_no}"' in await finance.get(links[0][0])
+    asked = f"/console/buy?package={links[0][1]}&quantity=1&transaction_id=console-0123456789abcdef&order={order_no}"
+    assert re.search(r'value="ann@example.com" [^>]*id="field-remark"', await finance.get(asked))
+    async with http_client(base_url=service.url) as http:
+        other = await signed_in(service, stranger.tenant_id, "admin", http)
+        assert 'value="ann@example.com"' not in await other.get(asked)
     assert "Sell a replacement" not in await people["developer"].get(path), "who may not buy"
 
 

@@ -214,6 +214,20 @@ async def test_what_is_bought_by_hand_is_mailed_once_it_is_ready(
         assert f"Mailed to {BUYER}" in await see(one, order)
 
 
+async def test_a_form_that_buys_nothing_keeps_buyer_and_language_and_no_address_has_the_email(
+    service: Service, dealer: ApiClient
+):
+    async with ordering(service, dealer, "TEST-OK") as (one, address, fields):
+        await service.change(dealer.tenant_id, prices={"TEST-OK": "2.50"})
+        back = await buy(one, address, fields | {"remark": "bob@example.com"})
+        assert "price has changed" in (shown := (await one.get(back)).text) and "example.com" not in back
+        assert all(f'value="{mail}"' in shown for mail in (BUYER, "bob@example.com"))
+        assert '<option value="de" selected' in shown, "in the language that was chosen"
+        other = back.replace("quantity=2", "quantity=3")
+        await buy(one, address, fields)
+        assert f'value="{BUYER}"' not in (await one.get(other)).text, "of that form alone"
+
+
 async def test_what_failed_is_not_mailed(service: Service, dealer: ApiClient, mails: SmtpServer):
     async with ordering(service, dealer, "TEST-FAIL") as (one, address, fields):
         order = await buy(one, address, fields)
@@ -224,6 +238,8 @@ async def test_what_failed_is_not_mailed(service: Service, dealer: ApiClient, ma
             await sending.run_once()
         assert mails.mails == [] and await kept(service) == [(BUYER, "SKIPPED", None)] * 2
         assert f"Not mailed to {BUYER}" in await see(one, order)
+        other = (await one.get(await asked_to_buy(one, order=order.rpartition("/")[2]))).text
+        assert f'value="{BUYER}"' in other and '<option value="de" selected' in other, "a replacement is for this buyer"
 
 
 async def looked_at(service: Service, mails: SmtpServer) -> None:

@@ -87,18 +87,22 @@ async def _run_once(page: Page, request: Request, context: RequestContext, respo
             with suppress(DatabaseLost, StatementTimeout):
                 await form_nonce.give_back(*key)
         raise
+    if isinstance(answer, Redirect) and answer.filled:
+        answer = await _refuse(request, context, answer.to, OperatorError(answer.flash), exact=True)
     if _is_refused(answer):
         await form_nonce.give_back(*key)
     return answer
 
 
-async def _refuse(request: Request, context: RequestContext, page: str, why: OperatorError | Refusal) -> Redirect:
-    """To the page of the form, which shows it again with what was entered and says why."""
+async def _refuse(
+    request: Request, context: RequestContext, page: str, why: OperatorError | Refusal, *, exact: bool = False
+) -> Redirect:
+    """To the page of the form, which shows it again with what was entered and says why. `exact`: as in Kept."""
     named = context.user.user_id, request.url.path, page, request.state.form
     if isinstance(why, ChangedMeanwhile):
         kept = kept_forms.of_conflict(*named, why, context.now)
     else:
-        kept = kept_forms.of_refusal(*named, why, context.now)
+        kept = kept_forms.of_refusal(*named, why, context.now, exact=exact)
     if kept is None:
         return Redirect(page, str(why), failed=True)
     await kept_forms.keep(context.parts.database, context.parts.data_keys, kept, context.now)

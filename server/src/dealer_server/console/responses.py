@@ -64,7 +64,7 @@ class Responder:
     ) -> Response:
         flash, failed = await self._take_flash(context)
         kept = await self._kept(context)
-        refused = fill.Refused(kept.refused, kept.faults) if kept and kept.refused else None
+        refused = fill.Refused(kept.refused, kept.faults) if kept and (kept.refused or kept.exact) else None
         if kept is not None and refused is None:
             flash, failed = "" if kept.changed else kept_forms.SHOWN_AGAIN, True
         layout = {

@@ -516,7 +516,14 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
         soon = (await clerk.get("/console/profiles?ends=soon")).text
         assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', soon) == [str(ids[1])], "today or tomorrow"
         assert re.search(r'aria-current="page"><bdi>Ends soon</bdi> <span class="tab-count">1<', soon), soon
-        assert "1 plan ends tomorrow" in await see(clerk, "/console"), "home counts what the list shows"
+        home = await see(clerk, "/console")
+        assert "1 plan ends tomorrow" in home, "home counts what the list shows"
+        assert "it can be recharged" in home and "Recharge plans" in home
+        async with signed_in(service, "developer", dealer.tenant_id) as developer:
+            assert "See the plans" in await see(developer, "/console"), "who may not recharge"
+        fitting = await dealer.post("/package/list", {"iccid": made[1]["iccid"], "type": "TOPUP"})
+        await service.change(dealer.tenant_id, prices={one["packageCode"]: "off" for one in fitting.data["packages"]})
+        assert "none can be recharged" in await see(clerk, "/console"), "with nothing that is on sale for the dealer"
         day = (datetime.now(UTC).date() + timedelta(days=1)).isoformat()
         notice = NewNotice(dealer.tenant_id, "PLANS_ENDING", day, {"date": day, "count": 2, "plans": []})
         await service.database.run(lambda connection: outbox.add(connection, [notice], datetime.now(UTC)))

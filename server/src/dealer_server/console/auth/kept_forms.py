@@ -31,14 +31,15 @@ MAX_CHANGED_BYTES = 256 * 1024
 SHOWN_AGAIN = "Your session had ended, so nothing was sent. Below is what you entered: check it and send it again."
 CHOOSE_AGAIN = "Choose the file again: it was not kept."
 _WHO, _FORM = b"console form of", b"console form kept"
-_OURS = {"csrf", "once", "who", "version", "next", "kept"}
+_OURS = {"csrf", "once", "who", "version", "seen", "next", "kept"}
 _is_secret = re.compile(r"password|secret|token|code$|^sure|^old$|^new$|^again$|key$", re.IGNORECASE).search
 
 
 class Kept(msgspec.Struct, frozen=True):
     """`action`: where the form goes; `page`: where it stands, with its query; `fields`: what was entered. `changed`:
     the fields that somebody else has changed; `version`: of them as they are now. `refused`: why; `faults`: what
-    of each field that is to blame."""
+    of each field that is to blame. `exact`: the form of no other query of this page, which says itself why where
+    `refused` is ""."""
 
     user_id: int
     action: str
@@ -49,6 +50,7 @@ class Kept(msgspec.Struct, frozen=True):
     version: str = ""
     refused: str = ""
     faults: dict[str, str] = {}
+    exact: bool = False
 
 
 def who(keys: DataKeys, user_id: int) -> str:
@@ -73,11 +75,15 @@ def of_conflict(user_id: int, action: str, page: str, form: Form, why: ChangedMe
 
 
 def of_refusal(
-    user_id: int, action: str, page: str, form: Form, why: OperatorError | Refusal, now: datetime
+    user_id: int, action: str, page: str, form: Form, why: OperatorError | Refusal, now: datetime, *, exact: bool
 ) -> Kept | None:
     """What was entered and why it was refused; None for a form that says too much."""
     fields, faults = _kept_fields(form, MAX_BYTES), _faults(why, form)
-    return None if fields is None else Kept(user_id, action, page, fields, now, refused=str(why), faults=faults)
+    return (
+        None
+        if fields is None
+        else Kept(user_id, action, page, fields, now, refused=str(why), faults=faults, exact=exact)
+    )
 
 
 def _faults(why: OperatorError | Refusal, form: Form) -> dict[str, str]:
@@ -121,9 +127,10 @@ async def take(database: Database, keys: DataKeys, user_id: int, page: str, now:
     if content is None:
         return None
     try:
-        return msgspec.json.decode(keys.open(content, _FORM), type=Kept)
+        form = msgspec.json.decode(keys.open(content, _FORM), type=Kept)
     except (CannotOpen, msgspec.DecodeError):
         return None
+    return None if form.exact and form.page != page else form
 
 
 def _path(page: str) -> str:

@@ -14,14 +14,14 @@ from dealer_server.notices import example
 from dealer_server.operations.notices import confirm, settings
 from dealer_server.operations.notices.settings import Listener
 from dealer_server.operations.users.attempts import TooManyTries
+from dealer_server.operations.wallets.low_limits import low_limits
 from dealer_server.rules.money import money
-from dealer_server.rules.notices.low_balance import PERCENTS, limits
+from dealer_server.rules.notices.low_balance import PERCENTS
 from dealer_server.rules.notices.notice import OPERATORS, ROLES, AnyNoticeType, address, types_of
 from dealer_server.rules.notices.samples import sample
 from dealer_server.rules.notices.texts import LABELS, Text, text_of
 from dealer_server.store.console import dealer
 from dealer_server.store.notices import confirmations, listing, marks, recipients
-from dealer_server.store.wallets import ledger
 
 NOTICES, ONE, SETTINGS = "/console/notices", "/console/notices/{notice_id}", "/console/notices/settings"
 MAILED = "Open the link sent to {}: notices go there once the address is confirmed"
@@ -112,10 +112,11 @@ async def _low_balance(connection: Connection, tenant_id: int) -> str:
     wallet = await dealer.wallet(connection, tenant_id)
     if wallet.low_balance_threshold:
         return f"Below {money.shown(wallet.low_balance_threshold, wallet.currency)}, your threshold."
-    topped_up = await ledger.balance_after_topup(connection, tenant_id)
-    if not topped_up:
+    amounts = [
+        money.shown(amount, wallet.currency) for amount in await low_limits(connection, tenant_id, wallet.currency)
+    ]
+    if not amounts:
         return ""
-    amounts = [money.shown(amount, wallet.currency) for amount in limits(topped_up, wallet.currency)]
     percents = " and ".join(f"{percent} %" for percent in PERCENTS)
     return f"Below {' and '.join(amounts)}: {percents} of the balance after your last top-up."
 

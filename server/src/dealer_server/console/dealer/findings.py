@@ -127,7 +127,8 @@ def _links(incident: Incident, may: Permissions, ending: Ending) -> Sequence[Lin
         case "TOPUPS":
             return [Link("Top-ups", "/console/wallet/topups")]
         case "PLANS":
-            return [Link("Recharge plans" if ending.rechargeable else "See the plans", "/console/profiles?ends=soon")]
+            word = "Recharge plans" if ending.rechargeable and may.money else "See the plans"
+            return [Link(word, "/console/profiles?ends=soon")]
         case "CALLS" if may.secrets:
             return [Link("See why", "/console/api-log?result=refused")]
         case "CREDENTIALS" | "SECRET" if may.secrets:

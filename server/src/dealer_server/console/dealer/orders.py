@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from dealer_server.console.dealer import order_summary, resale, search, timeline
+from dealer_server.console.dealer.buying.buyer import mail_of
 from dealer_server.console.dealer.buying.catalogue import CATALOGUE
 from dealer_server.console.dealer.buying.instead import instead_of
 from dealer_server.console.find import orders as find_orders
@@ -22,7 +23,6 @@ from dealer_server.operations.profiles.mail_install_page import mail_install_pag
 from dealer_server.operations.recharges.offers import rechargeable
 from dealer_server.rules.install.stage import use_by
 from dealer_server.rules.money import money
-from dealer_server.rules.notices.notice import is_mail_address
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.refunds import refund
@@ -33,7 +33,6 @@ from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.orders import OrderRow
 from dealer_server.store.notices import buyer_mails
-from dealer_server.store.notices.buyer_mails import BuyerMail
 from dealer_server.store.orders import order as store_order
 from esim_dealer.wire import snapshot as wire
 
@@ -112,7 +111,7 @@ async def show_order(context: RequestContext) -> Html:
     return Html(
         order=order,
         profit=resale.profit_of_order(context.parts.catalogue(), order),
-        **await _again(context, order, history if money_mover else None, remark, _buyer_mail(remark, mails)),
+        **await _again(context, order, history if money_mover else None),
         concerns=order_summary.concerns(history, suppliers, context.now, developer=permissions(context.user).secrets),
         settled=order_summary.settled_text(history),
         lines=[_item_view(order, item) for item in order.items],
@@ -121,7 +120,7 @@ async def show_order(context: RequestContext) -> Html:
         in_review=in_review,
         rechargeable=can_recharge,
         use_by=_use_by(context, order),
-        buyer_mail=_buyer_mail(remark, mails),
+        buyer_mail=mail_of(remark, mails.values()),
         recharged=await recharged_by(context, order),
         refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
         events=by_name(timeline.events(history, kept=context.parts.settings.mails == "kept"), order),
@@ -138,18 +137,16 @@ async def show_order(context: RequestContext) -> Html:
     )
 
 
-async def _again(
-    context: RequestContext, order: Order, history: timeline.History | None, remark: str | None, mail: str
-) -> dict[str, Any]:
+async def _again(context: RequestContext, order: Order, history: timeline.History | None) -> dict[str, Any]:
     """How to buy what could not be delivered, as far as it is one package. `again`: the form that buys it once more, ""
     where it may still be out of stock. `others`: what can be sold in its place where it was. `history`: None for who
-    may not buy. `mail`: of the buyer."""
+    may not buy."""
     failed = [item for item in order.items if any(profile.failed for profile in item.profiles)]
     code = failed[0].package_code if len({item.package_code for item in failed}) == 1 else ""
     package = context.parts.catalogue().package(code)
     if history is None or package is None:
         return {"again": "", "others": ()}
-    filled = {"quantity": sum(profile.failed for profile in order.profiles), "remark": remark, "mail": mail}
+    filled = {"quantity": sum(profile.failed for profile in order.profiles), "order": order.order_no}
     found = await instead_of(context, package, failed[0].price, filled)
     again = found.again and (found.stocked or not order_summary.out_of_stock(history))
     return {
@@ -167,12 +164,6 @@ def _use_by(context: RequestContext, order: Order) -> dict[int, datetime]:
         for profile in item.profiles
         if (at := use_by(profile, order.order_id, packages.package(item.package_code)))
     }
-
-
-def _buyer_mail(remark: str | None, mails: Mapping[int, BuyerMail]) -> str:
-    """The buyer's address, as far as it is known: that of a mail, or the remark where it is one."""
-    known = [mail.mail for mail in mails.values() if mail.mail]
-    return known[0] if known else remark if remark and is_mail_address(remark) else ""
 
 
 def _credited_on(history: timeline.History) -> str:

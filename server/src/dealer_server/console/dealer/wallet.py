@@ -19,8 +19,9 @@ from dealer_server.db.connection import Connection
 from dealer_server.operations import versions
 from dealer_server.operations.tenants.set_terms import Terms, describe, set_tenant, texts
 from dealer_server.operations.topups import request as topup_requests
+from dealer_server.operations.wallets.low_limits import low_limits
 from dealer_server.rules.money import money
-from dealer_server.rules.notices.low_balance import PERCENTS, limits
+from dealer_server.rules.notices.low_balance import PERCENTS
 from dealer_server.rules.orders import identity
 from dealer_server.rules.refusal import ParameterEmpty, ParameterInvalid
 from dealer_server.rules.reports import recent
@@ -31,7 +32,6 @@ from dealer_server.store.console.pages import ListPage
 from dealer_server.store.reports import report
 from dealer_server.store.reports import statement as movements
 from dealer_server.store.reports.report import Filter
-from dealer_server.store.wallets import ledger
 from dealer_server.store.wallets.topup import Topup
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import PayMethod
@@ -65,7 +65,7 @@ async def wallet(context: RequestContext) -> Html:
         references = await orders.references(connection, tenant_id, order_ids)
         _, waiting = await dealer.waiting_topups(connection, tenant_id)
         terms = await describe(connection, tenant_id)
-        topped_up = await ledger.balance_after_topup(connection, tenant_id)
+        low = await low_limits(connection, tenant_id, wallet.currency)
         today = day_of(context.now)
         days = await report.by_day(connection, Filter(recent.compared(today), tenant_id))
         shown = recent.shown(today).days
@@ -73,7 +73,6 @@ async def wallet(context: RequestContext) -> Html:
         balances = await dealer.balances(connection, tenant_id, ends, wallet.version)
         moved = await _moved(connection, context, Period(shown[0], today))
     spent = recent.recent(days, wallet.currency, today)
-    low_limits = limits(topped_up, wallet.currency) if topped_up else ()
     return Html(
         wallet=wallet,
         days_left=recent.days_left(wallet.available, spent),
@@ -83,7 +82,7 @@ async def wallet(context: RequestContext) -> Html:
         curve=curve(
             shown,
             [*balances, wallet.balance],
-            low_balance(wallet.low_balance_threshold, wallet.credit_limit, low_limits),
+            low_balance(wallet.low_balance_threshold, wallet.credit_limit, low),
         ),
         statement=entries,
         moved=moved,
@@ -92,7 +91,7 @@ async def wallet(context: RequestContext) -> Html:
         references=references,
         waiting=waiting,
         percents=PERCENTS,
-        low_limits=low_limits,
+        low_limits=low,
         topups=topups.rows,
         entry_types=statement.ENTRY_TYPES,
         pay_methods=PAY_METHODS,

@@ -10,6 +10,7 @@ from dealer_server.console.shared import params, words
 from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, PAGE_SIZE, Order
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
+from dealer_server.operations.recharges import offers
 from dealer_server.rules.incidents.dealer import Ending
 from dealer_server.rules.install.stage import use_by
 from dealer_server.rules.orders import identity
@@ -20,6 +21,7 @@ from dealer_server.store.console import queues
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.profiles import STATES, Listed, ProfileFilter, ProfileRow, State
 from dealer_server.store.notices import buyer_mails
+from dealer_server.store.tenants import tenant
 
 PROFILES = "/console/profiles"
 Counts = Mapping[Listed | None, int]
@@ -180,11 +182,13 @@ async def count_ending_soon(connection: Connection, tenant_id: int, now: datetim
 
 async def ending_soon_of(connection: Connection, context: RequestContext) -> Ending:
     """Of the dealer's plans, with how many can be recharged where they are few."""
-    ending, packages = await count_ending_soon(connection, context.tenant_id, context.now), context.parts.catalogue()
-    if ending.plans > RECHARGEABLE_COUNTED:
+    ending = await count_ending_soon(connection, context.tenant_id, context.now)
+    if not 0 < ending.plans <= RECHARGEABLE_COUNTED:
         return ending
+    prices = await tenant.load_prices(connection, context.tenant_id)
     found = await store.ending_by_package(connection, context.tenant_id, ending_soon(context.now), ending.plans)
-    possible = [count for code, count in found.items() if (one := packages.package(code)) and one.top_up_support]
+    catalogue = context.parts.catalogue()
+    possible = [count for made, count in found.items() if offers.priced(catalogue, *made, prices)]
     return ending._replace(rechargeable=sum(possible))
 
 

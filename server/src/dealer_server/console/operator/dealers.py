@@ -25,6 +25,7 @@ from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.tenants import onboard
 from dealer_server.operations.tenants.set_terms import Terms, describe, price_version, set_tenant, texts
 from dealer_server.operations.wallets.adjust import adjust_balance
+from dealer_server.operations.wallets.low_limits import low_limits
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.access import scopes
 from dealer_server.rules.catalogue.package import Package
@@ -189,7 +190,7 @@ async def show_dealer(context: RequestContext) -> Html:
         tenant_id = dealer.tenant_id
         endpoint_now = await endpoints.find(connection, tenant_id)
         prices = await console_dealers.prices(connection, tenant_id, PRICES)
-        low_limits = await _low_limits(connection, dealer)
+        limits = await low_limits(connection, tenant_id, dealer.currency)
         answered = (await figures.endpoint_answers(connection, [tenant_id], context.now)).get(tenant_id, Answered())
         entries = _latest_entries(await ledger.without_orders(connection, tenant_id, LATEST_TOPUPS + LATEST_ENTRIES))
         latest = (await orders.list_orders(connection, OrderFilter(tenant_id=tenant_id), None, LATEST_ORDERS)).rows
@@ -211,9 +212,9 @@ async def show_dealer(context: RequestContext) -> Html:
             entries=entries,
             entry_packages=await console_dealer.packages(connection, tenant_id, [one.order_id for one in entries]),
             percents=low_balance.PERCENTS,
-            low_limits=low_limits,
+            low_limits=limits,
             low=dealer.available < dealer.low_balance_threshold
-            or bool(low_limits and not dealer.low_balance_threshold and dealer.balance < low_limits[0]),
+            or bool(limits and not dealer.low_balance_threshold and dealer.balance < limits[0]),
             orders=latest,
             in_review=await find_orders.in_review(connection, latest),
             failed=await console_dealer.failed_deliveries(connection, tenant_id, COUNTED),
@@ -254,12 +255,6 @@ async def _own_prices(connection: Connection, context: RequestContext, prices: S
         known = one.price is not None and cost is not None
         found.append(OwnPriceRow(one, package, margin(one.price or 0, cost or 0) if known else None))
     return found
-
-
-async def _low_limits(connection: Connection, dealer: Dealer) -> Sequence[int]:
-    """Below which amounts is it told of a low balance, where it has no threshold of its own? Empty before a top-up."""
-    topped_up = await ledger.balance_after_topup(connection, dealer.tenant_id)
-    return low_balance.limits(topped_up, dealer.currency) if topped_up else ()
 
 
 def _sales_fields(sales: Sales, dealer: Dealer) -> dict[str, Any]:

@@ -120,11 +120,13 @@ class Html:
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """To another page, after a write. `flash` is shown there once; `failed` shows it as an error."""
+    """To another page, after a write. `flash` is shown there once; `failed` shows it as an error. `filled`: its form
+    shows again what was entered, which then needs no place in the address; of a write that `failed`."""
 
     to: str
     flash: str = ""
     failed: bool = False
+    filled: bool = False
 
 
 class Download(msgspec.Struct, frozen=True):

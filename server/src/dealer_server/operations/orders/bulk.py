@@ -142,8 +142,7 @@ async def place_bulk(
     now: datetime,
 ) -> Bought:
     """Places what is left of a file, at the prices that the person has `seen`; install pages are mailed to the buyers
-    that it names, unless there is a `no_mail_reason`, as of
-    `read_bulk`. Raises BulkNotFound, OperatorError."""
+    that it names, unless there is a `no_mail_reason`, as of `read_bulk`. Raises BulkNotFound, OperatorError."""
     async with database.transaction() as connection:
         quote = await quote_bulk(connection, catalogue, tenant_id, bulk_id)
         prices = await tenant.load_prices(connection, tenant_id)

@@ -40,6 +40,15 @@ async def rechargeable(
     return {profile_id for profile_id, offers in found.items() if offers}
 
 
+def priced(catalogue: Catalogue, package_code: str, kind: str, prices: PriceList) -> list[tuple[Package, int]]:
+    """What recharges eSIMs of a package that suppliers of this kind make, with the dealer's price."""
+    base = catalogue.package(package_code)
+    if base is None or not registry.caps_of(kind).recharges:
+        return []
+    offers = catalogue.recharging(base, prices)
+    return [(offer.package, offer.price) for offer in offers if offer.price is not None]
+
+
 async def _by_profile(
     connection: Connection, catalogue: Catalogue, tenant_id: int, profile_ids: Sequence[int]
 ) -> dict[int, list[RechargeOffer]]:
@@ -51,7 +60,7 @@ async def _by_profile(
 
 def _offers(catalogue: Catalogue, target: Target | None, prices: PriceList) -> list[RechargeOffer]:
     base = None if target is None else catalogue.package(target.package_code)
-    if target is None or base is None or not registry.caps_of(target.kind).recharges or recharge.refuse_state(target):
+    if target is None or base is None or recharge.refuse_state(target):
         return []
     return [
         RechargeOffer(
@@ -61,6 +70,5 @@ def _offers(catalogue: Catalogue, target: Target | None, prices: PriceList) -> l
             days=range(package.min_period_num, package.max_period_num + 1) if recharge.by_day(package, base) else None,
             queued=package.top_up_mode == "QUEUE",
         )
-        for package, price in ((offer.package, offer.price) for offer in catalogue.recharging(base, prices))
-        if price is not None
+        for package, price in priced(catalogue, target.package_code, target.kind, prices)
     ]

@@ -286,18 +286,23 @@ async def count_ending(connection: Connection, tenant_id: int, ending: tuple[dat
 
 async def ending_by_package(
     connection: Connection, tenant_id: int, ending: tuple[datetime, datetime], most: int
-) -> dict[str, int]:
-    """By packageCode, how many plans in use are told of and end in this time, of so many."""
+) -> dict[tuple[str, str], int]:
+    """By packageCode and the kind of their supplier, how many plans in use are told of and end in this time, of so
+    many."""
     rows = await connection.fetch(
-        "SELECT i.package_code, count(*)::int AS plans FROM (SELECT tenant_id, order_id, line FROM profile"
+        "SELECT package_code, coalesce(s.kind, made.supplier) AS kind, count(*)::int AS plans"
+        " FROM (SELECT tenant_id, order_id, line, profile_id FROM profile"
         " WHERE tenant_id = $1 AND plan_use_end_at >= $2 AND plan_use_end_at < $3 AND recharges IS NULL"
-        f" AND {TOLD_OF} LIMIT $4) p JOIN order_item i USING (tenant_id, order_id, line)"
-        " WHERE i.tenant_id = $1 GROUP BY i.package_code",
+        f" AND {TOLD_OF} LIMIT $4) p"
+        " CROSS JOIN LATERAL (SELECT i.package_code, coalesce((SELECT l.supplier FROM profile_life l"
+        "  WHERE l.tenant_id = $1 AND l.profile_id = p.profile_id), i.supplier) AS supplier"
+        "  FROM order_item i WHERE i.tenant_id = $1 AND i.order_id = p.order_id AND i.line = p.line OFFSET 0"
+        " ) made LEFT JOIN supplier s ON s.code = made.supplier GROUP BY 1, 2",
         tenant_id,
         *ending,
         most,
     )
-    return {row["package_code"]: row["plans"] for row in rows}
+    return {(row["package_code"], row["kind"]): row["plans"] for row in rows}
 
 
 async def count_unmailed(connection: Connection, tenant_id: int, most: int) -> int:

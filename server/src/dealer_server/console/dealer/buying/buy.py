@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dealer_server.audit_context import Actor
 from dealer_server.console.dealer.buying import words
+from dealer_server.console.dealer.buying.buyer import buyer_of
 from dealer_server.console.dealer.buying.catalogue import CATALOGUE, new_transaction_id, view
 from dealer_server.console.dealer.buying.instead import Instead, instead_of
 from dealer_server.console.shared import params
@@ -34,7 +35,7 @@ from dealer_server.store.tenants import tenant
 from esim_dealer.wire import calls
 
 BUY = "/console/buy"
-ENTERED = ("quantity", "days", "remark", "mail")
+ENTERED = ("quantity", "days", "remark", "order")
 UNSURE = "It is not known whether this was bought. Send the form again: however often it is sent, it buys once."
 ASKED_AGAIN = "Nothing was bought. Please look at the order and confirm it again."
 REPEATED = "This form was sent before. It was not processed again: this is the order that it placed."
@@ -42,14 +43,14 @@ _is_transaction_id = re.compile(r"console-[0-9a-f]{16}").fullmatch
 
 
 class Wanted(NamedTuple):
-    """What the form asks for. `days`: of a package that is sold by the day. `mail`: the buyer's, where it is known
-    before. `seen`: the price that the page showed."""
+    """What the form asks for. `days`: of a package that is sold by the day. `order`: in whose place it is sold, for the
+    same buyer. `seen`: the price that the page showed."""
 
     package_code: str
     quantity: int
     days: int | None
     remark: str
-    mail: str
+    order: str
     transaction_id: str
     seen: str
 
@@ -61,12 +62,12 @@ class Wanted(NamedTuple):
     @property
     def address(self) -> str:
         """Of the page that asks whether to buy it."""
-        fields = {"package": self.package_code, **self._entered}
+        fields = {"package": self.package_code, **_in_address(self._entered)}
         return params.address(BUY, {**fields, "seen": self.seen, "transaction_id": self.transaction_id})
 
     @property
     def _entered(self) -> Mapping[str, object]:
-        return {"quantity": self.quantity, "days": self.days, "remark": self.remark, "mail": self.mail}
+        return {"quantity": self.quantity, "days": self.days, "remark": self.remark, "order": self.order}
 
 
 class Mailing(NamedTuple):
@@ -107,8 +108,10 @@ async def confirm(context: RequestContext) -> Answer:
     if refused and refused.code == "200011":
         return await _not_for_sale(context, code, offer, short=True)
     price, left = money.text(offer.price, prices.currency), None if refused else _left(check)
+    buyer = await buyer_of(context, wanted.order)
     return Html(
         wanted=wanted,
+        buyer=buyer._replace(remark=wanted.remark or buyer.remark),
         view=view(OnSale(offer.package, offer.price, "")),
         check=check,
         price=price,
@@ -126,7 +129,7 @@ async def place(context: RequestContext) -> Redirect:
     """As /esim/order does, at the price that the form showed; any other price is shown and asked for again."""
     offer, prices = await _offer(context, context.form.get("package", ""))
     if offer is None or offer.price is None:
-        return Redirect(params.address(BUY, {name: context.form.get(name) for name in ("package", *ENTERED)}))
+        return Redirect(params.address(BUY, {"package": context.form.get("package"), **_in_address(context.form)}))
     try:
         wanted = _wanted(context.form, offer.package)
         price = money.parse(wanted.seen, prices.currency)
@@ -151,11 +154,11 @@ async def place(context: RequestContext) -> Redirect:
         )
         decision = await context.parts.orders.submit(personal(order, Actor.current(context.author, None)))
     except OutcomeUnknown:
-        return Redirect(wanted.address, UNSURE, failed=True)
+        return Redirect(wanted.address, UNSURE, failed=True, filled=True)
     except PriceDiffers:
-        return Redirect(wanted.address, failed=True)  # the page says it, with both prices
+        return Redirect(wanted.address, failed=True, filled=True)  # the page says it, with both prices
     except Refusal as why:
-        return Redirect(wanted.address, f"Nothing was bought. {words.of(why)}", failed=True)
+        return Redirect(wanted.address, f"Nothing was bought. {words.of(why)}", failed=True, filled=True)
     assert not isinstance(decision, Refusal), "a refusal is raised"
     address = f"/console/orders/{identity.order_no(decision.order_id)}"
     text = REPEATED
@@ -191,8 +194,9 @@ async def _mail(context: RequestContext, order_id: int, mailing: Mailing) -> str
 async def _not_for_sale(context: RequestContext, code: str, offer: Offer | None, *, short: bool = False) -> Html:
     """`short`: too few of it are in stock."""
     package = offer.package if offer else None
-    filled = {name: context.query.get(name) for name in ENTERED}
-    found = await instead_of(context, package, offer.price, filled) if package and offer else Instead()
+    found = (
+        await instead_of(context, package, offer.price, _in_address(context.query)) if package and offer else Instead()
+    )
     return Html(
         200 if package else 404,
         template="dealer/buying/not_for_sale.html",
@@ -207,7 +211,13 @@ async def _not_for_sale(context: RequestContext, code: str, offer: Offer | None,
 
 def _form_address(package_code: str, fields: Mapping[str, object]) -> str:
     """Of the page of the package, whose form shows these fields."""
-    return params.address(f"{CATALOGUE}/{package_code}", {name: fields.get(name) for name in ENTERED})
+    return params.address(f"{CATALOGUE}/{package_code}", _in_address(fields))
+
+
+def _in_address(fields: Mapping[str, object]) -> Mapping[str, object]:
+    """What was entered, without an email: addresses are kept by browsers and proxies."""
+    remark = fields.get("remark")
+    return {name: fields.get(name) for name in ENTERED} | ({"remark": ""} if "@" in str(remark) else {})
 
 
 async def _offer(context: RequestContext, package_code: str) -> tuple[Offer | None, PriceList]:
@@ -247,7 +257,7 @@ def _wanted(fields: Mapping[str, str], package: Package) -> Wanted:
         quantity=_number(fields, "quantity", "Quantity", 1, package.max_quantity),
         days=_number(fields, "days", "Days", package.min_period_num, package.max_period_num) if daily else None,
         remark=remark,
-        mail=params.text(fields, "mail") or "",
+        order=params.text(fields, "order") or "",
         transaction_id=transaction_id if _is_transaction_id(transaction_id) else new_transaction_id(),
         seen=fields.get("seen", ""),
     )

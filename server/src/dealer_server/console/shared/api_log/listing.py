@@ -84,8 +84,10 @@ def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], rows: i
     """`rows`: fewer than calls where some share one."""
     total = calls[0].total if calls else None
     found = params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
-    joined = found.noun and rows < len(calls)
-    return found._replace(noun=f"{found.noun}, in {many(rows, 'row')}") if joined else found
+    if rows == len(calls):
+        return found
+    joined = f", in {many(rows, 'row')}"
+    return found._replace(noun=found.noun + joined) if found.noun else found._replace(text=found.text + joined)
 
 
 def _runs(calls: Iterable[tuple[CallRow, T]], *, apart: bool) -> list[tuple[CallRow, T, int]]:
