@@ -33,7 +33,6 @@ from dealer_server.rules import refusal
 from dealer_server.rules.esim import qr
 from dealer_server.rules.notices.notice import NewNotice
 from dealer_server.rules.notices.samples import SAMPLES
-from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.bulk import BulkLine
 from dealer_server.rules.result_codes import RESULT_CODES
 from dealer_server.store.console import dealer as console_dealer
@@ -45,6 +44,7 @@ from esim_dealer.wire.operations import OPERATIONS
 from support.api_client import ApiClient, Service, http_client
 from support.browser import PASSWORDS
 from support.browser import Browser as Operator
+from support.console.buying import out_of_stock
 from support.console.operator_pages import failed_for_good, text_of
 from support.console.refused_calls import refuse
 from support.money.refunds import bought, query
@@ -765,6 +765,9 @@ async def test_the_api_log_says_what_each_call_was_about_and_goes_back_and_forth
     order = (await dealer.order(transactionId="booking-7")).data
     await dealer.post("/esim/query", {"orderNo": "D1"})
     log = "/console/api-log"
+    for _ in range(3):
+        await dealer.post("/esim/query", {"orderNo": order["orderNo"]})
+    await until(people["developer"], f"{log}?result=succeeded", "4 calls, in 2 rows")
     text = await until(people["developer"], f"{log}?q=booking-7", "Place an order")
     assert f'href="/console/orders/{order["orderNo"]}"' in text and ">booking-7</a>" in text and "1 call<" in text
     text = await until(people["developer"], f"{log}?q=D1&result=refused", "Read an order")
@@ -933,15 +936,7 @@ async def test_an_order_out_of_stock_offers_the_nearest_package_that_is_availabl
     finance, path = people["finance"], f"/console/orders/{order_no}"
     text = await until(finance, path, "Failed, refunded")
     assert "Sell a replacement" not in text and "Buy again" in text
-    async with service.database.connection() as connection:
-        await connection.execute(
-            "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state,"
-            " reason, created_at, finished_at) SELECT tenant_id, profile_id, 0, order_id, line, 'unit', 'simulated',"
-            " '', 'REJECTED', 'OUT_OF_STOCK: none left', now(), now() FROM profile"
-            " WHERE tenant_id = $1 AND order_id = $2",
-            int(dealer.tenant_id),
-            identity.order_id(order_no),
-        )
+    await out_of_stock(service, dealer, order_no)
     text = html.unescape(await finance.get(path))
     assert "Sell a replacement" in text and "Closest: " in text and "Buy again" not in text
     assert "Filled in for ann@example.com." in text

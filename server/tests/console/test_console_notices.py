@@ -11,7 +11,7 @@ from dealer_server.notices.example import MAILS_IN_A_WINDOW
 from dealer_server.rules.notices.notice import NewNotice
 from dealer_server.store.notices import outbox
 from support.api_client import ApiClient, Service, running_service
-from support.browser import signed_in
+from support.browser import Browser, signed_in
 from support.chromium import needs_chromium, opened, page_faults
 from support.console.operator_pages import see
 from support.console.people import PHONE, sign_in
@@ -28,6 +28,10 @@ ARABIC = "اليابان ٥ جيجابايت"
 async def service(database_url: str) -> AsyncIterator[Service]:
     async with running_service(database_url, mailbox=True, stock_low=0) as service:
         yield service
+
+
+async def says(browser: Browser, path: str, word: str) -> bool:
+    return word in await see(browser, path)
 
 
 async def mailed(service: Service, name: str, code: str) -> int:
@@ -169,7 +173,11 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         for one, act, kind in ((first, "Send again", ""), (second, "Send to buyer", "btn-primary")):
             shown = (await clerk.get(f"/console/profiles/{one}")).text
             assert f'class="btn {kind}" commandfor="dialog-mail"' in shown and f"</svg>{act}<" in shown, act
+        await dealer.post("/esim/profile/suspend", {"profileId": second})
+        assert "Not mailed" not in await see(clerk, f"/console/profiles/{second}"), "to be unsuspended first"
+        await dealer.post("/esim/profile/unsuspend", {"profileId": second})
         assert re.search(r"Not mailed\s2\b", await see(clerk, "/console/profiles"))
+        await eventually(lambda: says(clerk, f"/console/profiles?order={order['orderNo']}", "Kept (test)"))
         listed = (await clerk.get(waiting)).text
         assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', listed) == [third, second]
         assert listed.count('#dialog-mail"') == 2
@@ -179,7 +187,12 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert re.search(r"2\seSIMs are not mailed<", home) and waiting in home
         again = await bought(dealer)
         for where in ("/console/orders", "/console"):
-            assert _marks((await clerk.get(where)).text) == ["Not mailed", "Partly mailed"]
+            text = (await clerk.get(where)).text
+            for on_phone in ("", " only-on-phone"):
+                assert _marks(text, on_phone) == ["Not mailed", "Partly mailed"]
+        await advance(dealer, again, "INSTALL")
+        installed = profiles(await query(dealer, again))[0]["profileId"]
+        assert "Not started, use by" in await see(clerk, f"/console/profiles/{installed}")
         await advance(dealer, again, "START")
         assert "ot mailed" not in await see(clerk, f"/console/orders/{again['orderNo']}"), "its buyer has it"
         assert _marks((await clerk.get("/console/orders")).text) == ["Partly mailed"]
@@ -188,6 +201,6 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert foreign["orderNo"] in (await other.get(waiting)).text and first not in (await other.get(waiting)).text
 
 
-def _marks(page: str) -> list[str]:
+def _marks(page: str, on_phone: str = "") -> list[str]:
     """What the lists of a page say of what waits to be mailed."""
-    return re.findall(r'<span class="to-mail">(.*?)</span>', page)
+    return re.findall(rf'<span class="to-mail{on_phone}">(.*?)</span>', page)

@@ -25,7 +25,7 @@ from dealer_server.store.notices import buyer_mails
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Service, running_service
 from support.browser import Browser, said, signed_in
-from support.console.buying import acts_of, bulk_form, buy, form
+from support.console.buying import acts_of, bulk_form, buy, form, out_of_stock
 from support.console.buying import asked as asked_to_buy
 from support.console.operator_pages import see
 from support.money.refunds import bought, profiles, query
@@ -240,6 +240,11 @@ async def test_what_failed_is_not_mailed(service: Service, dealer: ApiClient, ma
         assert f"Not mailed to {BUYER}" in await see(one, order)
         other = (await one.get(await asked_to_buy(one, order=order.rpartition("/")[2]))).text
         assert f'value="{BUYER}"' in other and '<option value="de" selected' in other, "a replacement is for this buyer"
+        await out_of_stock(service, dealer, order.rpartition("/")[2])
+        assert f"Filled in for {BUYER}." in await see(one, order)
+        async with signed_in(service, "finance", dealer.tenant_id) as clerk:
+            shown = await see(clerk, order)
+            assert "Sell a replacement" in shown and "Filled in for" not in shown, "whose form has no email"
 
 
 async def looked_at(service: Service, mails: SmtpServer) -> None:

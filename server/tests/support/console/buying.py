@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from html import unescape
 from urllib.parse import urlencode
 
+from dealer_server.rules.orders import identity
 from dealer_server.store.console.audit import Act
 from support.api_client import ApiClient, Service
 from support.browser import Browser
@@ -74,3 +75,16 @@ async def balance(dealer: ApiClient) -> str:
 
 async def acts_of(service: Service, dealer: ApiClient, action: str) -> list[Act]:
     return [act for act in await acts(service, action) if act.tenant_id == dealer.tenant_id]
+
+
+async def out_of_stock(service: Service, dealer: ApiClient, order_no: str) -> None:
+    """Why an order failed."""
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state,"
+            " reason, created_at, finished_at) SELECT tenant_id, profile_id, 0, order_id, line, 'unit', 'simulated',"
+            " '', 'REJECTED', 'OUT_OF_STOCK: none left', now(), now() FROM profile"
+            " WHERE tenant_id = $1 AND order_id = $2",
+            int(dealer.tenant_id),
+            identity.order_id(order_no),
+        )
