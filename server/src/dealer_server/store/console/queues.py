@@ -44,9 +44,10 @@ class TopupRow(NamedTuple):
 
 
 class RefundRow(NamedTuple):
-    """`review`: how many of its profiles wait for an operator, and what these are of its amount; `refusals`: who refused some of them (SUPPLIER, or
-    REVIEW for an operator), and why; `packages`: (packageCode, profiles). Of its profiles as they are now: `used`, how
-    many have used data or begun their plan; `installed`, how many others are on a device; the bytes of all of them."""
+    """`review`: how many of its profiles wait for an operator, and what of its amount; `refusals`: who refused some of
+    them (SUPPLIER, or REVIEW for an operator), and why; `packages`: (packageCode, profiles). Of its profiles as they
+    are now: `used`, how many have used data or begun their plan; `installed`, how many others are on a device; the
+    bytes of all of them."""
 
     tenant_id: int
     dealer: str
@@ -121,8 +122,7 @@ _USED = "p.data_usage_bytes > 0 OR p.plan_use_status <> 'NOT_STARTED'"
 
 _WAITS = "l.way = 'REVIEW' AND l.status = 'PENDING'"
 _REVIEWED = (
-    "EXISTS (SELECT FROM refund_line l WHERE"
-    f" l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id AND {_WAITS})"
+    f"EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id AND {_WAITS})"
 )
 _ROWS = rows_of("refund", "r", "tenant_id", "refund_id", others=["order_id"])
 _UNSETTLED_FIRST = "(SELECT * FROM refund WHERE status = 'REFUNDING' ORDER BY refund_id LIMIT 5000) r"
