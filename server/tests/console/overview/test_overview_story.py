@@ -165,7 +165,9 @@ async def test_the_only_supplier_goes_down_and_the_line_is_bought_elsewhere(mark
         assert await looked_at(page) == []
         await page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
         text = worst.get_by_text("Supplier rt:near has been down")
-        on_top = "one => { const { x, y } = one.getBoundingClientRect(); return document.elementFromPoint(x + 9, y + 9).href }"
+        on_top = (
+            "one => { const r = one.getBoundingClientRect(); return document.elementFromPoint(r.x + 9, r.y + 9).href }"
+        )
         href = await text.evaluate(on_top)
         assert str(href).endswith("/console/waiting?supplier=rt:near"), "all of a row is its link"
         await worst.get_by_role("link", name="1 package goes there first").click(trial=True)
