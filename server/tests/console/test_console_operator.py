@@ -392,6 +392,12 @@ async def test_a_rejected_topup_says_why(service: Service, dealer: ApiClient, ad
     assert "needs a reason" in await does(admin, f"/console/topups/{number}/reject", reason="")
     await does(admin, f"/console/topups/{number}/reject", reason="no money came")
     assert "no money came" in await see(admin, "/console/topups?status=REJECTED")
+    own = (await dealer.post("/account/topup", asked | {"transactionId": secrets.token_hex(6)})).data["topupNo"]
+    async with signed_in(service, "admin", dealer.tenant_id) as person:
+        await does(person, f"/console/wallet/topups/{own}/cancel")
+    assert own in await see(admin, "/console/topups?status=CANCELLED")
+    lately = (await see(admin, "/console/topups")).partition("Decided lately")[2]
+    assert number in lately and own not in lately, "its dealer cancelled it"
 
 
 async def test_a_refund_that_waits_is_approved_and_credited(service: Service, dealer: ApiClient, admin: Browser):

@@ -307,6 +307,14 @@ async def test_a_few_failures_are_told_in_grey_for_they_are_no_notice(market: Pu
     assert f"rt:near Up 1 of {found[1]} calls failed" in await see(admin, "/console/packages/TEST-OK")
     for path in (NEAR, "/console/suppliers", "/console/packages/TEST-OK"):
         assert "below-norm" not in (await admin.get(path)).text
+    before = clock.now().astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=23, seconds=30)
+    async with market.service.database.connection() as connection:  # 24 hours begin with a full hour
+        await connection.execute(
+            "UPDATE supplier_call SET sent_at = $1 WHERE supplier = 'rt:near' AND outcome !~ '^REJECTED'", before
+        )
+    page = await see(admin, NEAR)
+    assert (both := re.search(r" of ([0-9]+) calls? failed .*?Calls ([0-9]+) in 24 hours", page)), page
+    assert both[1] == both[2]
 
 
 async def test_a_supplier_shows_its_first_packages_and_all_of_them_when_asked(market: PurchaseFixture, admin: Browser):

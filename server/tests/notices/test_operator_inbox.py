@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dealer_server import clock
 from dealer_server.notices.looks import Limits
 from support.api_client import Service, running_service
 from support.browser import Browser, signed_in
-from support.console.operator_pages import does, see
+from support.console.operator_pages import does, see, text_of
 from support.notices.told import notice_worker
 from support.store_fixture import stock_csv
 from support.supplier_setup import fresh
@@ -43,6 +44,9 @@ async def test_a_subject_is_one_line_until_it_is_over_and_then_says_when_that_wa
         assert "Package DEMO-STOCK" in await see(admin, f"{INBOX}?kind=Supply")
         await load_stock(admin)
         await looks(quiet)
+        page = (await admin.get(INBOX)).text
+        assert page.index('id="inbox"') < page.index("Resolved lately") < page.rindex("</ul>") < page.index("</main>")
+        assert "Resolved lately" in page.partition('<div id="inbox"')[2].partition("\n</div>\n")[0], "it renews itself"
         still_open, _, lately = (await see(admin, INBOX)).partition("Resolved lately")
         assert "DEMO-STOCK" not in still_open and "Resolved: Low stock: 0 left of DEMO-STOCK" in lately
         said = await see(admin, OVER)
@@ -68,6 +72,26 @@ async def test_what_nobody_was_told_of_stands_there_as_on_the_overview(quiet: Se
         assert "Task: 1 top-up, 250.00 USD, has waited for approval since " in said and "Review" in said
         await looks(quiet)
         assert (await see(admin, INBOX)).count("top-up") == 1
+
+
+async def test_a_low_balance_that_is_told_with_its_top_up_is_no_line_of_its_own(quiet: Service):
+    made, today = await quiet.tenant(name="Short & Co", balance="100", low_balance="200"), clock.now().date()
+    async with quiet.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO report_day (tenant_id, day, package_code, supplier, currency, sold, revenue, refunded,"
+            " refunds, costed, cost) SELECT $1, d, 'TEST-OK', 'simulated', 'USD', 10, 200000, 0, 0, 0, 0"
+            " FROM generate_series($2::date - 7, $2::date - 1, interval '1 day') d",
+            int(made.tenant_id),
+            today,
+        )
+    async with quiet.client(made) as client, signed_in(quiet) as admin:
+        await looks(quiet)
+        assert (await see(admin, INBOX)).count("balance of Short & Co") == 1
+        await client.post("/account/topup", {"amount": "250", "transactionId": "top-1"})
+        page = (await admin.get(INBOX)).text
+        said = text_of(page)
+        assert "1 top-up, 250.00 USD, has waited" in said and said.count("Short & Co") == 1, said
+        assert page.count("is-unread") == 2, "of the package and of what was told of the balance"
 
 
 async def test_a_notice_is_new_until_its_reader_marks_all_as_read(quiet: Service):

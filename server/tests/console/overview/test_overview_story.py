@@ -163,6 +163,15 @@ async def test_the_only_supplier_goes_down_and_the_line_is_bought_elsewhere(mark
         await expect(worst).to_contain_text("Supplier rt:near has been down")
         await expect(worst).to_contain_text("1 item waits")
         assert await looked_at(page) == []
+        await page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+        text = worst.get_by_text("Supplier rt:near has been down")
+        on_top = (
+            "one => { const r = one.getBoundingClientRect(); return document.elementFromPoint(r.x + 9, r.y + 9).href }"
+        )
+        href = await text.evaluate(on_top)
+        assert str(href).endswith("/console/waiting?supplier=rt:near"), "all of a row is its link"
+        await worst.get_by_role("link", name="1 package goes there first").click(trial=True)
+        await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
         own = await looking(dealer)
         await own.goto(f"{url}/console/orders/{order_no}")
         await expect(own.get_by_label("Summary")).to_contain_text("the supplier does not answer at present")

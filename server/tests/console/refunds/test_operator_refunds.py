@@ -1,6 +1,7 @@
 """Refunds by an operator: of an order, a line or an eSIM, with a reason; and the queue of those that are to be decided,
 with what its eSIMs have used and many at once."""
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -33,11 +34,21 @@ async def two_lines(dealer: ApiClient) -> dict[str, object]:
     return await dealer.delivered((await dealer.order(items=items, amount="5.40")).data["orderNo"])
 
 
-async def in_review(dealer: ApiClient) -> tuple[str, str]:
+async def in_review(dealer: ApiClient, quantity: int = 1) -> tuple[str, str]:
     """refundNo and orderNo of a refund that an operator decides."""
-    order_no = (await dealer.order("TEST-REVIEW")).data["orderNo"]
+    items = [{"packageCode": "TEST-REVIEW", "quantity": quantity, "price": "1.80"}]
+    order_no = (await dealer.order(items=items, amount=f"{quantity * 1.8:.2f}")).data["orderNo"]
     await dealer.delivered(order_no)
     return (await dealer.post("/esim/refund", {"orderNo": order_no})).data["refundNo"], order_no
+
+
+async def use(service: Service, dealer: ApiClient, order_no: str) -> None:
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "UPDATE profile SET data_usage_bytes = 2000000 WHERE tenant_id = $1 AND order_id = $2",
+            dealer.tenant_id,
+            identity.order_id(order_no),
+        )
 
 
 async def balance(dealer: ApiClient) -> str:
@@ -82,12 +93,7 @@ async def test_the_queue_says_how_much_waits_and_what_was_used(
     assert "refund, 1.80 USD in review" in page or "refunds," in page
     row = page.partition(number)[2]
     assert row.index("Within policy Not installed , 0 of 1 GB") < row.index("Approve") and "TEST-REVIEW" in row
-    async with service.database.connection() as connection:
-        await connection.execute(
-            "UPDATE profile SET data_usage_bytes = 2000000 WHERE tenant_id = $1 AND order_id = $2",
-            dealer.tenant_id,
-            identity.order_id(order_no),
-        )
+    await use(service, dealer, order_no)
     row = (await see(admin, QUEUE)).partition(number)[2]
     assert row.index("Outside policy 1.91 MB of 1 GB") < row.index("Approve")
 
@@ -145,12 +151,7 @@ async def test_what_was_used_stands_against_a_refund_where_it_is_decided(
     service: Service, dealer: ApiClient, admin: Browser
 ) -> None:
     _, order_no = await in_review(dealer)
-    async with service.database.connection() as connection:
-        await connection.execute(
-            "UPDATE profile SET data_usage_bytes = 2000000 WHERE tenant_id = $1 AND order_id = $2",
-            dealer.tenant_id,
-            identity.order_id(order_no),
-        )
+    await use(service, dealer, order_no)
     told = (await see(admin, f"/console/orders/{order_no}")).partition("Decide the refund")[2]
     assert told.index("Outside policy: 1 used") < told.index("Timeline") and "1.91 MB of" in told
     async with signed_in(service, "support") as support:
@@ -200,6 +201,35 @@ async def test_many_are_approved_at_once(service: Service, dealer: ApiClient, ad
     assert "None of them waits any more" in text_of(
         (await fill(admin, f"{QUEUE}/selected", verdict="approve", **{f"pick-{numbers[1]}": "on"})).text
     )
+
+
+async def test_the_button_of_the_policy_takes_what_is_within_it_when_it_is_pressed(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    """And the amount of the eSIMs that are decided: another of its refund goes by itself."""
+    (whole, _), (part, _), (soon_used, soon), (used, before) = [
+        await in_review(dealer, quantity) for quantity in (1, 2, 1, 1)
+    ]
+    await use(service, dealer, before)
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "UPDATE refund_line SET way = 'SUPPLIER' WHERE tenant_id = $1 AND refund_id = $2 AND profile_id = ("
+            "SELECT min(profile_id) FROM refund_line WHERE tenant_id = $1 AND refund_id = $2)",
+            dealer.tenant_id,
+            identity.refund_id(part),
+        )
+    html = (await admin.get(f"{QUEUE}?dealer={dealer.tenant_id}")).text
+    assert "Approve 3 within policy, 5.40 USD" in text_of(html) and "1 of 2 eSIMs to decide, 1.80 USD" in text_of(html)
+    form = html.partition(f'action="{QUEUE}/selected"')[2].partition("</form>")[0]
+    fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', form))
+    assert f"pick-{used}" not in fields
+    await use(service, dealer, soon)
+    answer = await fill(admin, f"{QUEUE}/selected", **fields, verdict="approve")
+    shown = text_of(answer.text)
+    assert "Approve 2 refunds" in shown and "Total 3.60 USD" in shown and "1 refund left out" in shown
+    assert whole in shown and part in shown and soon_used not in shown
+    left = await fill(admin, f"{QUEUE}/selected", verdict="approve", within="on", **{f"pick-{soon_used}": "on"})
+    assert left.status_code == 400 and "None of them is within policy any more" in text_of(left.text)
 
 
 async def test_many_are_rejected_with_one_reason(service: Service, dealer: ApiClient, admin: Browser) -> None:

@@ -14,6 +14,7 @@ from dealer_server.rules.incidents.incident import Incident, worst_first
 from dealer_server.rules.incidents.overview import Balance, Findings, LowStock, Mails, Queued
 from dealer_server.rules.incidents.receiver import Receiver
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier, Waiting
+from dealer_server.rules.notices.subjects import Subject, covers
 
 NOW = datetime(2026, 11, 20, 7, 11, tzinfo=UTC)
 SIX = datetime(2026, 11, 20, 6, 46, tzinfo=UTC)
@@ -281,8 +282,11 @@ def test_a_low_balance_for_which_a_top_up_waits_is_told_with_it():
         return [(one.kind, one.level, one.detail) for one in incidents]
 
     assert said(beta) == [("TOPUPS", "waiting", "the balance of Beta lasts about 6 days")]
-    both = "the balance of Acme lasts about 1 day, 1 more balance no longer than 7 days"
+    both = "the balance of Acme lasts about 1 day, 1 more balance lasts 7 days or less"
     assert said(acme, beta) == [("TOPUPS", "degraded", both)]
+    [merged] = overview.incidents(found(queues=queues, balances=[acme, beta]), NOW)
+    low = [Subject("BALANCE", name) for name in "123"]
+    assert [covers(merged, one) for one in (Subject("TOPUPS"), *low)] == [True, True, True, False]
     assert said(beta._replace(topped_up=False)) == [("BALANCE", "waiting", pace), ("TOPUPS", "waiting", "")]
     assert said(beta, queues=[]) == [("BALANCE", "waiting", pace)]
 

@@ -115,6 +115,25 @@ def test_a_statement_adds_up_whatever_moved(opening: int, moved: dict[tuple[int,
     assert [day.day for day in account.days] == sorted({one.day for one in entries})
 
 
+def sold(revenue: int, cost: int) -> Sums:
+    return Sums(sold=1, revenue=revenue, costed=1, cost=cost)
+
+
+@pytest.mark.parametrize(
+    ("row", "whole", "weak"),
+    [
+        (sold(100, 77), sold(1000, 700), True),
+        (sold(100, 76), sold(1000, 700), False),
+        (sold(100, 110), sold(1000, 700), True),
+        (sold(100, 110), sold(1000, 1050), False),
+        (sold(100, 95), sold(1000, 1050), False),
+        (sold(100, 110), sold(1000, 1000), False),
+    ],
+)
+def test_a_margin_is_weak_a_fifth_below_that_of_all_and_beside_a_loss_never(row: Sums, whole: Sums, weak: bool):
+    assert row.margin_is_weak(whole) is weak
+
+
 ROW = st.builds(
     DaySums,
     st.dates(date(2026, 10, 1), date(2026, 10, 5)),

@@ -198,7 +198,7 @@ async def show_dealer(context: RequestContext) -> Html:
         return Html(
             dealer=dealer,
             version=versions.version_of(texts(terms)),
-            incidents=await findings.of_dealer(connection, context, dealer),
+            incidents=await findings.of_dealer(connection, context, dealer, answered),
             credentials=await credential.of_tenant(connection, tenant_id),
             uses=uses.newest(await credential.uses_of_tenant(connection, tenant_id)),
             scopes=scopes.MEANINGS,

@@ -109,7 +109,7 @@ async def packages(context: RequestContext) -> Html:
 
 
 async def _tabs(context: RequestContext, states: States) -> Tabs:
-    """Those that sold stand first, where any did."""
+    """Those that sold are listed where no tab is asked for, if any did or something is filtered."""
     first = SOLD_TAB if states.sold or any(params.filters(context).values()) else ""
     return await tabs.of(
         context, PACKAGES, PRESETS, _counts(states), every={"status": ALL}, first=first, problems=SOLD_OUT_TAB

@@ -119,9 +119,9 @@ async def topups(context: RequestContext) -> Html:
 
 
 async def _decided_lately(connection: Connection) -> list[TopupRow]:
-    """Of the newest, those that were decided last; below what waits."""
+    """Of the newest, those that operators decided last, below what waits; dealers cancel their own."""
     newest = await queues.topups(connection, None, None, PAGE_SIZE, oldest_first=False)
-    decided = [(row.reviewed_at, row) for row in newest if row.reviewed_at]
+    decided = [(row.reviewed_at, row) for row in newest if row.reviewed_at and row.status in ("APPROVED", "REJECTED")]
     return [row for _, row in sorted(decided, key=lambda one: one[0], reverse=True)][:LATELY]
 
 

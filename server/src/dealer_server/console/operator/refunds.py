@@ -109,15 +109,23 @@ def _after(context: RequestContext, order_id: int) -> str:
 
 @action(f"{REFUNDS}/selected", OPERATOR_FINANCE, "operator/refund_selection.html")
 async def select(context: RequestContext) -> Html:
-    """What would be decided together, before anything is."""
+    """What would be decided together, before anything is. `within`: those that the policy still covers."""
     picked = params.picked(context.form, PICK, "refund")
     ids = [found for number in picked if (found := identity.refund_id(number)) is not None]
     async with context.parts.database.connection() as connection:
-        rows = await queues.refunds(connection, "REVIEW", None, PAGE_SIZE, only=ids, oldest_first=True)
+        found = await queues.refunds(connection, "REVIEW", None, PAGE_SIZE, only=ids, oldest_first=True)
+    rows = [row for row in found if row.within_policy or not context.form.get("within")]
     totals: dict[str, int] = {}
     for row in rows:
-        totals[row.currency] = totals.get(row.currency, 0) + row.amount
-    return Html(200 if rows else 400, rows=rows, totals=totals, verdict=_verdict(context.form), pick=PICK)
+        totals[row.currency] = totals.get(row.currency, 0) + row.review_amount
+    return Html(
+        200 if rows else 400,
+        rows=rows,
+        left=len(found) - len(rows),
+        totals=totals,
+        verdict=_verdict(context.form),
+        pick=PICK,
+    )
 
 
 @action(f"{REFUNDS}/decide", OPERATOR_FINANCE)

@@ -184,10 +184,12 @@ def queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
 def _with_balances(topups: Incident, low: Sequence[Balance]) -> Incident:
     """`low`: the shortest first."""
     worst = _balance(low[0])
-    more = f", {many(len(low) - 1, 'more balance')} no longer than {FEW_DAYS} days" if low[1:] else ""
+    lasts = "last" if low[2:] else "lasts"
+    more = f", {many(len(low) - 1, 'more balance')} {lasts} {FEW_DAYS} days or less" if low[1:] else ""
     level = min(topups.level, worst.level, key=rank)
     hurt = topups.harm + sum(_balance(one).harm for one in low)
-    return topups._replace(level=level, detail=f"{worst.text[:1].lower()}{worst.text[1:]}{more}", harm=hurt)
+    detail, dealers = f"{worst.text[:1].lower()}{worst.text[1:]}{more}", [str(one.tenant_id) for one in low]
+    return topups._replace(level=level, detail=detail, harm=hurt, balances=dealers)
 
 
 def balance_level(days: int) -> Level:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dealer_server.rules.incidents.incident import Kind
+from dealer_server.rules.incidents.incident import Incident, Kind
 
 
 class Subject(NamedTuple):
@@ -34,9 +34,11 @@ def subject(notice_type: str, data: Mapping[str, Any]) -> Subject | None:
             return None
 
 
-def covers(of: Subject, told: Subject) -> bool:
-    """Whether an incident is about what was told: one without a name is about all of its kind."""
-    return of.kind == told.kind and of.name in ("", told.name)
+def covers(of: Incident, told: Subject) -> bool:
+    """Whether an incident is about what was told: one without a subject is about all of its kind."""
+    return (told.kind == of.kind and of.subject in ("", told.name)) or (
+        told.kind == "BALANCE" and told.name in of.balances
+    )
 
 
 GROUPS: Mapping[str, Sequence[Kind]] = {

@@ -37,6 +37,10 @@ class Sums(NamedTuple):
         """Of what dealers paid, for people; "" where that is nothing."""
         return percent.tenths(self.margin, self.net)
 
+    def margin_is_weak(self, whole: "Sums") -> bool:
+        """Whether less than four fifths of the share are left that are left of the whole; beside a loss none is."""
+        return whole.margin > 0 and 10 * self.margin * whole.net < 8 * whole.margin * self.net
+
     def plus(self, other: "Sums") -> "Sums":
         return Sums(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 

@@ -44,9 +44,10 @@ class TopupRow(NamedTuple):
 
 
 class RefundRow(NamedTuple):
-    """`review`: how many of its profiles wait for an operator; `refusals`: who refused some of them (SUPPLIER, or
-    REVIEW for an operator), and why; `packages`: (packageCode, profiles). Of its profiles as they are now: `used`, how
-    many have used data or begun their plan; `installed`, how many others are on a device; the bytes of all of them."""
+    """`review`: how many of its profiles wait for an operator, and what of its amount; `refusals`: who refused some of
+    them (SUPPLIER, or REVIEW for an operator), and why; `packages`: (packageCode, profiles). Of its profiles as they
+    are now: `used`, how many have used data or begun their plan; `installed`, how many others are on a device; the
+    bytes of all of them."""
 
     tenant_id: int
     dealer: str
@@ -62,6 +63,7 @@ class RefundRow(NamedTuple):
     settled_at: datetime | None
     profiles: int
     review: int
+    review_amount: int
     refusals: Sequence[tuple[str, str]]
     used: int
     installed: int
@@ -118,9 +120,9 @@ class RefundEsim(NamedTuple):
 
 _USED = "p.data_usage_bytes > 0 OR p.plan_use_status <> 'NOT_STARTED'"
 
+_WAITS = "l.way = 'REVIEW' AND l.status = 'PENDING'"
 _REVIEWED = (
-    "EXISTS (SELECT FROM refund_line l WHERE"
-    " l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id AND l.way = 'REVIEW' AND l.status = 'PENDING')"
+    f"EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id AND {_WAITS})"
 )
 _ROWS = rows_of("refund", "r", "tenant_id", "refund_id", others=["order_id"])
 _UNSETTLED_FIRST = "(SELECT * FROM refund WHERE status = 'REFUNDING' ORDER BY refund_id LIMIT 5000) r"
@@ -268,8 +270,9 @@ _REFUNDS = (
     " r.remark, r.author, r.created_at, r.settled_at, l.*, i.packages, i.of_package"
     " FROM found r JOIN tenant t ON t.tenant_id = r.tenant_id JOIN wallet w ON w.tenant_id = r.tenant_id"
     f" {_ROWS} CROSS JOIN LATERAL ("
-    "  SELECT count(*)::int AS profiles, count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING')::int"
-    "   AS review, coalesce(array_agg(DISTINCT ARRAY[way, reason]) FILTER (WHERE reason IS NOT NULL), '{}')"
+    f"  SELECT count(*)::int AS profiles, count(*) FILTER (WHERE {_WAITS})::int AS review,"
+    f"   coalesce(sum(l.amount) FILTER (WHERE {_WAITS}), 0)::bigint AS review_amount,"
+    "   coalesce(array_agg(DISTINCT ARRAY[way, reason]) FILTER (WHERE reason IS NOT NULL), '{}')"
     "   AS refusals,"
     f"  count(*) FILTER (WHERE {_USED})::int AS used,"
     f"  count(*) FILTER (WHERE NOT ({_USED}) AND (p.lifecycle_status IN ('ACTIVATING', 'ACTIVATED')"

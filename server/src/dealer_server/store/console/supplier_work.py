@@ -182,15 +182,11 @@ async def latest_calls(connection: Connection, code: str, limit: int) -> list[Ca
     return [CallRow(**row) for row in await connection.fetch(LATEST_CALLS, code, limit)]
 
 
-async def call_counts(connection: Connection, code: str, since: datetime, now: datetime) -> CallCounts:
-    """Of the calls since then; what was not asked does not count, nor what may still be answered."""
-    return (await call_counts_of(connection, [code], since, now))[code]
-
-
 async def call_counts_of(
     connection: Connection, codes: Sequence[str], since: datetime, now: datetime
 ) -> dict[str, CallCounts]:
-    """The same of several suppliers: each looks at no more than its latest calls."""
+    """Of the calls since then, by supplier; what was not asked does not count, nor what may still be answered. Each
+    looks at no more than its latest calls."""
     if not codes:
         return {}
     numbers = [1, *range(6, 5 + len(codes))]  # of the parameters that are codes

@@ -28,6 +28,7 @@ from dealer_server.store.console.dealers import Dealer, topped_up, waiting_of
 from dealer_server.store.console.incidents import buying, findings, receivers, waiting
 from dealer_server.store.console.supplier_work import CallCounts, CallRow
 from dealer_server.store.console.suppliers import SupplierRow
+from dealer_server.store.webhooks.answers import Answered
 
 Counts = Mapping[str, CallCounts]
 """Calls of suppliers, by code."""
@@ -67,9 +68,10 @@ async def incidents(
     return await _with_impact(connection, context, _shown(rules.incidents(found, context.now), context))
 
 
-async def of_supplier(connection: Connection, context: RequestContext, row: SupplierRow) -> list[IncidentRow]:
+async def of_supplier(
+    connection: Connection, context: RequestContext, row: SupplierRow, counts: Counts
+) -> list[IncidentRow]:
     lines = await waiting.by_supplier(connection, row.code)
-    counts = await call_counts(connection, [row], context.now)
     found = supplier_rules.incident(_supplier(row, counts, {}), lines.get(row.code, NOTHING), context.now)
     shown_here = await _with_impact(connection, context, _shown([] if found is None else [found], context))
     return [row._replace(links=[link for link in row.links if link.label != "View supplier"]) for row in shown_here]
@@ -90,15 +92,20 @@ async def of_suppliers(
     return [row._replace(links=[link for link in row.links if link.label != "View suppliers"]) for row in shown_here]
 
 
-async def of_receiver(connection: Connection, context: RequestContext, tenant_id: int) -> list[IncidentRow]:
-    """Of one dealer's, for its page."""
-    receiver = await receivers.of_dealer(connection, tenant_id, _last_day(context.now))
+async def of_receiver(
+    connection: Connection, context: RequestContext, tenant_id: int, answered: Answered
+) -> list[IncidentRow]:
+    """Of one dealer's, for its page. `answered`: in the last 24 hours."""
+    receiver = await receivers.of_dealer(connection, tenant_id, answered)
     found = receiver_rules.incident(receiver, context.now) if receiver else None
     return [row._replace(links=()) for row in _shown([] if found is None else [found], context)]
 
 
-async def of_dealer(connection: Connection, context: RequestContext, row: Dealer) -> list[IncidentRow]:
-    """With what an operator is to decide of it, as the overview has these queues."""
+async def of_dealer(
+    connection: Connection, context: RequestContext, row: Dealer, answered: Answered
+) -> list[IncidentRow]:
+    """With what an operator is to decide of it, as the overview has these queues. `answered`: by its endpoint, in the
+    last 24 hours."""
     queues = [
         rules.Queued(one.queue, one.waiting, one.since, {row.currency: one.amount}, str(row.tenant_id))
         for one in await waiting_of(connection, row.tenant_id)
@@ -115,7 +122,7 @@ async def of_dealer(connection: Connection, context: RequestContext, row: Dealer
         threshold=row.low_balance_threshold,
         cheapest=means.cheapest,
         credentials=means.credentials,
-        receiver=await receivers.of_dealer(connection, row.tenant_id, _last_day(context.now)),
+        receiver=await receivers.of_dealer(connection, row.tenant_id, answered),
     )
     here = Link("View dealer", f"/console/dealers/{row.tenant_id}")
     told = [*dealer_rules.incidents(found, context.now), *[one for one in decided if one]]
@@ -134,8 +141,9 @@ async def _with_impact(connection: Connection, context: RequestContext, rows: li
 
 
 async def call_counts(connection: Connection, suppliers: Sequence[SupplierRow], now: datetime) -> Counts:
-    """Of the last 24 hours, of the first SUPPLIERS of them."""
-    return await supplier_work.call_counts_of(connection, [row.code for row in suppliers[:SUPPLIERS]], now - DAY, now)
+    """Of the last 24 hours, which charts show, of the first SUPPLIERS of them."""
+    codes = [row.code for row in suppliers[:SUPPLIERS]]
+    return await supplier_work.call_counts_of(connection, codes, _last_day(now), now)
 
 
 async def causes_of(
@@ -158,7 +166,7 @@ def cause(failure: CallRow) -> str:
 
 def latest_failure(calls: Sequence[CallRow], now: datetime) -> CallRow | None:
     """Of calls from the newest on, within the last 24 hours."""
-    return next((one for one in calls if one.failed and one.sent_at >= now - DAY), None)
+    return next((one for one in calls if one.failed and one.sent_at >= _last_day(now)), None)
 
 
 def _last_day(now: datetime) -> datetime:

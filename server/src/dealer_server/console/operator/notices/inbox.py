@@ -131,7 +131,7 @@ async def _open(connection: Connection, context: RequestContext, types: Sequence
     counts = await findings.call_counts(connection, suppliers, context.now)
     for row in await findings.incidents(connection, context, suppliers, counts):
         of = Subject(row.incident.kind, row.incident.subject)
-        mine = [one for other in [*told] if covers(of, other) for one in told.pop(other)]
+        mine = [one for other in [*told] if covers(row.incident, other) for one in told.pop(other)]
         lines.append(Line(of, row, sorted(mine, key=_newest_first), _unread(mine, mark)))
     return [*lines, *(Line(of, None, mine, _unread(mine, mark)) for of, mine in told.items())]
 

@@ -28,7 +28,7 @@ from dealer_server.rules.bars import Bar, Bars, bars
 from dealer_server.rules.incidents.health import supplier_word
 from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.money.money import fine_text
-from dealer_server.rules.period import DAY, RECENT, Period, Range, period, starts
+from dealer_server.rules.period import RECENT, Period, Range, period, starts
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
@@ -125,17 +125,17 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         open_purchases = await console_suppliers.open_purchases(connection, code)
         free = await free_iccids(connection, code)
         calls = await supplier_work.latest_calls(connection, code, findings.CALLS)
-        count = await supplier_work.call_counts(connection, code, now - DAY, now)
+        counts = await findings.call_counts(connection, [row], now)
         counted = await supplier_work.call_hours(connection, code, of.start, now)
         outages = await outage.since(connection, code, now - timedelta(days=OUTAGE_DAYS), OUTAGES)
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
         served = await _served(connection, context, code)
-        incidents = await findings.of_supplier(connection, context, row)
+        incidents = await findings.of_supplier(connection, context, row, counts)
         failing = findings.latest_failure(calls, now)
         dealers, _ = await report.names(connection, [call.tenant_id for call in calls], ())
         spent = (await spending(connection, [row], day_of(now)))[code]
-    call_bars = bars((Bar(one.start, one.good, one.bad) for one in counted), of)
+    count, call_bars = counts[code], bars((Bar(one.start, one.good, one.bad) for one in counted), of)
     totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if "totals" in context.query else None
     return Html(
         supplier=row,

@@ -36,7 +36,7 @@ FINISHED: tuple[str, ...] = get_args(Resendable)
 TABS: tuple[tuple[str, DeliveryState], ...] = (
     ("Retrying", "RETRY"), ("Undelivered", "FAILED"), ("Delivered", "DELIVERED"),
 )  # fmt: skip
-PRESETS: list[tuple[str, dict[str, str]]] = [(name, {"status": state}) for name, state in TABS]
+PRESETS: tabs.Presets = tuple((name, {"status": state}) for name, state in TABS)
 FILTERS = ("attempts", "dealer", "status", "event", "answer", "from", "to")
 WORST = 3
 """Endpoints above the log."""
@@ -76,9 +76,9 @@ async def webhooks(context: RequestContext) -> Html:
             else latest.hours(connection, dealer.tenant_id, of.start)
         )
     filters = {name: value for name, value in params.filters(context).items() if value}
-    known = {} if filters.keys() - {"status", "sort", "dealer", "attempts"} else counts
+    known = {} if filters.keys() - {"status", "sort", "dealer"} else counts
     listed = {name: known[state] for name, state in (("All", "ALL"), *TABS) if state in known}
-    total = None if wanted.tried else known.get(wanted.state or "ALL")
+    total = known.get(wanted.state or "ALL")
     return Html(
         ended_well=not counts["RETRY"] and not counts["FAILED"],
         deliveries=found.rows,

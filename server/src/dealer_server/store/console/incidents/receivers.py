@@ -80,11 +80,10 @@ async def count_failing(connection: Connection) -> int:
     return count or 0
 
 
-async def of_dealer(connection: Connection, tenant_id: int, since: datetime | None = None) -> Receiver | None:
-    """None where the dealer never set a callback URL. `since`: its attempts from then on are counted."""
+async def of_dealer(connection: Connection, tenant_id: int, answered: Answered | None = None) -> Receiver | None:
+    """None where the dealer never set a callback URL. `answered`: how its endpoint answered lately."""
     row = await connection.fetchrow(_ONE, tenant_id)
     if row is None:
         return None
-    found = await answers.of_dealers(connection, [tenant_id], since) if since else {}
-    counted = found.get(tenant_id, Answered())
+    counted = answered or Answered()
     return Receiver(**row, accepted=counted.accepted, attempts=counted.attempts)
