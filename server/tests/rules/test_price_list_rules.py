@@ -233,12 +233,10 @@ def test_a_file_changes_only_the_columns_it_has():
 @settings(max_examples=20)
 @given(st.sets(st.sampled_from(importing.NAMES)))
 def test_whatever_columns_stay_a_package_stays_as_it_is(names: set[str]):
-    columns = sorted({"packageCode", *names})
-    rows = [[importing.texts(one)[name] for name in columns] for one in PACKAGES.values()]
+    columns, some = sorted({"packageCode", *names}), tuple(PACKAGES.values())[::30]
+    rows = [[importing.texts(one)[name] for name in columns] for one in some]
     text = "\n".join(",".join(f'"{cell}"' for cell in row) for row in [columns, *rows])
-    assert importing.read(text, [one.supplier for one in PACKAGES.values()], PACKAGES) == importing.Import(
-        tuple(PACKAGES.values()), ()
-    )
+    assert importing.read(text, [one.supplier for one in some], PACKAGES) == importing.Import(some, ())
 
 
 def test_an_empty_cell_resets_its_field_and_says_so():
