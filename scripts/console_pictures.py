@@ -153,7 +153,7 @@ async def receiver() -> AsyncIterator[str]:
 
 async def refused(page: Page, demo: Demo) -> None:
     """Why a call was refused; the log knows a second later."""
-    rows = page.locator("#main tr[data-href]")
+    rows = page.locator("#main tr[data-href]:not([data-href*=succeeded])")
     while not await rows.count():
         await page.goto(f"{demo['consoleUrl']}/api-log")
     path = await rows.first.get_attribute("data-href")
