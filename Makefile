@@ -29,9 +29,9 @@ HISTORY ?= 60
 dev: .venv/runtime
 	@$(BIN)/dealer-server dev --history $(HISTORY) $(if $(PORT),--port $(PORT)) $(if $(DATA),--data $(DATA))
 
-# Tests wait more than they compute: three processes a core, each with a PostgreSQL of its own.
+# Tests wait more than they compute: two processes a core, each with a PostgreSQL of its own.
 test: .venv
-	$(BIN)/python -m pytest -n $$((3 * $$(getconf _NPROCESSORS_ONLN))) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $$((2 * $$(getconf _NPROCESSORS_ONLN))) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 check: format lint types imports test
 
