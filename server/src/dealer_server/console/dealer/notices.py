@@ -96,7 +96,7 @@ def _lines(rows: Sequence[Row]) -> list[Line]:
     """The newest first, where several rows are one line."""
     ended, lines = [row for row in rows if row.ended], _joined([row for row in rows if not row.ended])
     shown = LATEST if len(lines) < FEW else 0
-    latest, earlier = (ended[:shown], ended[shown:]) if ended[shown + 1 :] else (ended, [])
+    latest, earlier = (ended[:shown], ended[shown:]) if ended[shown + 1 :] else (ended, [])  # a single one is no group
     lines += [Line([row]) for row in latest]
     if earlier:
         lines.append(Line(earlier, _title(earlier)))

@@ -91,7 +91,8 @@ async def inbox(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         mark = await marks.of_user(connection, context.user.user_id)
         open_lines = await _open(connection, context, types, mark)
-        ended = await states.ended(connection, types, before, ENDED)
+        few = state == "open" and len(open_lines) < FEW and kind is None
+        ended = await states.ended(connection, types, before, ENDED) if few or state != "open" else []
     over = _ended(ended, mark)
     lines = [*(open_lines if state != "resolved" and before is None else ()), *(over if state != "open" else ())]
     shown = [one for one in lines if kind is None or group(one.subject.kind) == kind]
@@ -99,7 +100,7 @@ async def inbox(context: RequestContext) -> Html:
     return Html(
         state=state,
         lines=shown,
-        lately=over[:LATELY] if state == "open" and len(shown) < FEW and kind is None else (),
+        lately=over[:LATELY] if few else (),
         filtered=kind is not None or before is not None,
         faults=params.faults(context.query, kind=tuple(GROUPS)),
         counts={"open": _counted(open_lines)},
