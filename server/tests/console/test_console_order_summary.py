@@ -119,7 +119,7 @@ async def test_what_failed_and_is_refunded_says_where_it_failed(service: Service
     await dealer.delivered(order["orderNo"])
     assert (await settled(dealer, order))["orderStatus"] == "REFUNDED"
     said = await summary(admin, order["orderNo"])
-    assert "1.80 USD refunded, nothing to do Delivery failed: the supplier refused it. Asked simulated" in said
+    assert "1.80 USD refunded Delivery failed: the supplier refused it. Asked simulated" in said
     assert "Notification No callback URL" in said and "Supplier's response" not in said
     assert "Retry now" not in said
 

@@ -1,5 +1,6 @@
 """Everything that happened to a dealer's order, or to one of its eSIMs, as one timeline. Suppliers are not named."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -107,7 +108,7 @@ def events(history: History, *, kept: bool = False) -> list[Event]:
             *_refunds(history),
             *_money(history),
             *_calls(history),
-            *profile_events(history.order, history.lives, suppliers=False),
+            *profile_events(history.order, history.lives, _tries(history), suppliers=False),
             *_deliveries(history),
             *_mails(history, kept=kept),
         ),
@@ -138,7 +139,7 @@ def _money(history: History) -> Iterator[Event]:
 def _calls(history: History) -> Iterator[Event]:
     """Those that did not end with an eSIM: why it takes so long."""
     what = "the eSIM" if history.order.recharges is None else "the recharge"
-    delivered = {life.profile_id for life in history.lives if life.delivered_at}
+    delivered, tried = {life.profile_id for life in history.lives if life.delivered_at}, set[int]()
     for call in history.calls:
         state, _, code = (call.outcome or "").partition(" ")
         if call.answered_at is None or state in ("UNKNOWN", "PARKED"):
@@ -148,7 +149,15 @@ def _calls(history: History) -> Iterator[Event]:
         elif state == "PENDING" and call.profile_id not in delivered:
             yield Event(call.sent_at, "clock", f"The supplier is making {what}", step="CALL")
         elif (why := refused_text(code)) and call.profile_id not in history.failed_at:  # else its failure says so
-            yield Event(call.sent_at, "clock", f"{what[0].upper()}{what[1:]} was not delivered: {why}")
+            title = f"Tried again: {why}" if call.profile_id in tried else f"First try: {why}, trying again"
+            tried.add(call.profile_id)
+            yield Event(call.sent_at, "clock", title)
+
+
+def _tries(history: History) -> dict[int, int]:
+    """At which try each eSIM was delivered, of those that were refused before."""
+    refused = Counter(call.profile_id for call in history.calls if refused_text((call.outcome or "").partition(" ")[2]))
+    return {profile_id: count + 1 for profile_id, count in refused.items()}
 
 
 def _failures(history: History) -> Iterator[Event]:

@@ -16,6 +16,7 @@ from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.refunds import refund_by_form
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.timeline import on_its_page
 from dealer_server.db.connection import Connection
 from dealer_server.operations.orders.note import add_note
 from dealer_server.operations.orders.retry import retry_order
@@ -85,7 +86,7 @@ async def show_order(context: RequestContext) -> Html:
         endpoint = await endpoints.find(connection, owner.tenant_id)
         to_decide = await decisions.of_order(connection, history)
     order = history.order
-    margins = costs.of_lines(order, paid)
+    events, margins = timeline.events(history), costs.of_lines(order, paid)
     refundable = [item for item in order.items if any(refuse(profile, blocked) is None for profile in item.profiles)]
     return Html(
         order=order,
@@ -99,7 +100,8 @@ async def show_order(context: RequestContext) -> Html:
         refundable=refundable,
         dealer=owner.dealer,
         remark=remark,
-        events=timeline.events(history),
+        events=events if order.profiles[1:] else on_its_page(events, order.recharges or order.profiles[0].profile_id),
+        esims={str(profile.profile_id): profile.iccid for profile in order.profiles if profile.iccid},
         recharged=await recharged_by(context, order),
         profiles=[(item, profile) for item in order.items for profile in item.profiles][:PROFILES],
         profile_count=len(order.profiles),

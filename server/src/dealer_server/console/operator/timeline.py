@@ -139,18 +139,19 @@ def _purchases(history: History) -> Iterator[Event]:
         facts = [("unit", purchase.unit_key), ("eSIM", _esim(history, purchase.profile_id))]
         state, reason = purchase.state, purchase.reason or ""
         if purchase.finished_at is not None and state != "DONE":
-            symbol, title = "truck-delivery", f"Purchase at {purchase.supplier} ended"
+            symbol, title, detail = "truck-delivery", f"Purchase at {purchase.supplier} ended", ""
             call, why = rejected.get((purchase.profile_id, purchase.position)), refused(reason).words
             if call is not None:
                 symbol, state = FAILED, ""
                 title = f"{purchase.supplier} failed: {_without_subject(why) or 'no reason'}"
                 facts = [facts[1], ("took", _took(call))]
+                detail, reason = (reason, "") if why else ("", reason)
             if purchase.profile_id in history.failed_at and last[purchase.profile_id] == purchase.position:
                 symbol, state = FAILED, ""
                 title = failure_title(history.order, lines[purchase.profile_id], purchase.supplier)
-                if call is not None and why:  # what the supplier said stands above the timeline
-                    title, reason = f"{title}: {_without_subject(why)}", ""
-            yield Event(purchase.finished_at, symbol, title, state, reason, facts)
+                if call is not None and why:
+                    title = f"{title}: {_without_subject(why)}"
+            yield Event(purchase.finished_at, symbol, title, state, reason, facts, detail=detail)
         elif state == "PARKED":
             title = f"Outcome at {purchase.supplier} unknown"
             yield Event(purchase.created_at, "alert-triangle", title, state, reason, facts)

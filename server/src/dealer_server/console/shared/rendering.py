@@ -57,6 +57,11 @@ def response_lines(status: int, fields: str | None) -> list[tuple[str, str]]:
     return [("Status", f"{status} {phrase}".strip()), *((name, value) for name, _, value in lines)]
 
 
+def milliseconds(number: int) -> str:
+    """How long something took: 1,234 ms."""
+    return f"{number:,} ms" if number else "under 1 ms"
+
+
 def one_currency(rows: Iterable[Any]) -> str:
     """That of all these rows; "" where there are several."""
     found = {row.currency for row in rows}
@@ -126,7 +131,7 @@ def without(address: str, names: str) -> str:
     return f"{path}?{kept}" if kept else path
 
 
-_LINK = Markup('<a href="/console/{0}/{1}">{1}</a>')
+_LINK = Markup('<a href="/console/{0}/{1}">{2}</a>')
 _unit = re.compile(r"(?<=[0-9]) (?=(?:[A-Z]{3,4}|ms|s)\b|%)")
 _profile_id = re.compile(r"\b([0-9]{12,16})\b")
 _number = re.compile(r"\b([DR][0-9]{18})\b")
@@ -137,19 +142,25 @@ def unbroken(text: str) -> str:
     return _unit.sub("\N{NO-BREAK SPACE}", text)
 
 
-def linked(text: str) -> Markup:
-    """A text for people, escaped, in which numbers of orders and refunds are links."""
+def linked(text: str, esims: Mapping[str, str] = {}) -> Markup:
+    """A text for people, escaped, in which numbers of orders and refunds are links; of `esims` too."""
     parts = _number.split(text)  # every second one is a number
     return Markup("").join(
-        _LINK.format("orders" if part[0] == "D" else "refunds", part) if at % 2 else part
+        _LINK.format("orders" if part[0] == "D" else "refunds", part, part)
+        if at % 2
+        else linked_esims(part, esims)
+        if esims
+        else part
         for at, part in enumerate(parts)
     )
 
 
-def linked_esims(text: str) -> Markup:
-    """A text for people, escaped, in which profileIds are links."""
+def linked_esims(text: str, esims: Mapping[str, str] = {}) -> Markup:
+    """A text for people, escaped, in which profileIds are links. `esims`: what they are called, by their profileIds."""
     parts = _profile_id.split(text)
-    return Markup("").join(_LINK.format("profiles", part) if at % 2 else part for at, part in enumerate(parts))
+    return Markup("").join(
+        _LINK.format("profiles", part, esims.get(part, part)) if at % 2 else part for at, part in enumerate(parts)
+    )
 
 
 def as_json(value: object) -> str:
@@ -310,6 +321,7 @@ def _add_names(made: Environment) -> None:
         "one_currency": one_currency,
         "hanging": hanging,
         "response_lines": response_lines,
+        "milliseconds": milliseconds,
         "data": data_amount,
         "time_left": time_left,
         "actor": words.actor,

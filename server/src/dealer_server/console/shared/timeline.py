@@ -42,7 +42,7 @@ class Repeat(NamedTuple):
 class Event(NamedTuple):
     """`facts`: names and values. Of a webhook: `delivery_id` for the link to its page, `body` indented. `repeats`: each
     time, where the same happened more than once; `at` is the first. `anchor`: what links to it name it. `term`: the
-    word of the field for it. `esims`: how many were delivered by this step."""
+    word of the field for it. `esims`: how many were delivered by this step. `detail`: as the supplier said it."""
 
     at: datetime
     symbol: str
@@ -58,6 +58,7 @@ class Event(NamedTuple):
     term: str = ""
     step: Step = ""
     esims: int = 0
+    detail: str = ""
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
@@ -120,7 +121,7 @@ def _seconds_text(seconds: float) -> str:
 def _what(event: Event) -> tuple[object, ...]:
     """What an event says; webhooks are each their own."""
     own = event.repeats[0].at if event.repeats else None
-    return event.symbol, event.title, event.state, event.text, event.delivery_id, own
+    return event.symbol, event.title, event.state, event.text, event.detail, event.delivery_id, own
 
 
 def _one(same: Sequence[Event]) -> Event:
@@ -178,14 +179,22 @@ _SMDP_TITLES = {
 _SAID_BY_ITS_PLAN = ("GOT_RESOURCE", "IN_USE", "USED_UP", "USED_EXPIRED", "UNUSED_EXPIRED")
 
 
-def profile_events(order: Order, profiles: Sequence[ProfileTimes], *, suppliers: bool = True) -> Iterator[Event]:
-    """What happened to eSIMs of the order. `suppliers`: theirs are named, and their words are as they came."""
+def profile_events(
+    order: Order, profiles: Sequence[ProfileTimes], tries: Mapping[int, int] = {}, *, suppliers: bool = True
+) -> Iterator[Event]:
+    """What happened to eSIMs of the order. `suppliers`: theirs are named, and their words are as they came; else
+    `tries` says at which try each was delivered."""
     esims = {profile.profile_id: profile for profile in order.profiles}
     steps = sorted(
         _LifeStep(at.replace(microsecond=0), symbol, title, term, at, profile.profile_id)
         for profile in profiles
         for at, symbol, title, term in (
-            (profile.delivered_at, DELIVERED, _delivered(profile.supplier) if suppliers else "delivered", ""),
+            (
+                profile.delivered_at,
+                DELIVERED,
+                _delivered(profile.supplier) if suppliers else _delivered_at(tries.get(profile.profile_id, 1)),
+                "",
+            ),
             *_word_steps(profile, raw=suppliers),
             *((*step, "") for step in _plan_steps(profile, esims.get(profile.profile_id))),
         )
@@ -247,6 +256,14 @@ def _word_steps(profile: ProfileTimes, *, raw: bool) -> Iterator[tuple[datetime 
 
 def _delivered(supplier: str) -> str:
     return "delivered from stock" if supplier == STOCK else f"delivered by {supplier}"
+
+
+_LATER = {2: "the second try", 3: "the third try"}
+
+
+def _delivered_at(number: int) -> str:
+    """`number`: of the try."""
+    return "delivered" if number == 1 else f"delivered at {_LATER.get(number, f'try {number}')}"
 
 
 def _plan_steps(times: ProfileTimes, esim: Profile | None) -> Iterator[tuple[datetime | None, str, str]]:

@@ -155,10 +155,14 @@ async def count(connection: Connection, queue: Queue) -> int:
 
 
 async def by_status(
-    connection: Connection, table: Literal["refund", "topup", "webhook_delivery"], tenant_id: int | None = None
+    connection: Connection,
+    table: Literal["refund", "topup", "webhook_delivery"],
+    tenant_id: int | None = None,
+    *,
+    most: int = MANY,
 ) -> dict[str, int]:
-    """How many there are, of all dealers or of one, by status and in ALL, where those that were SKIPPED are none; MANY
-    stands for that many or more. Of more than LOOKED_AT rows only what is known without counting them all."""
+    """How many there are, of all dealers or of one, by status and in ALL, where those that were SKIPPED are none;
+    `most` stands for that many or more. Of more than LOOKED_AT rows only what is known without counting them all."""
     column = "state" if table == "webhook_delivery" else "status"
     whose = f"{OF_ALL} true" if tenant_id is None else "tenant_id = $1"
     some = f"SELECT {column} AS status FROM {table} WHERE {whose} LIMIT {LOOKED_AT}"
@@ -167,7 +171,7 @@ async def by_status(
         found[row["status"]] += row["counted"]
     whole = found.total() < LOOKED_AT
     found["ALL"] = found.total() - found["SKIPPED"]
-    return {status: min(count, MANY) for status, count in found.items() if whole or count >= MANY}
+    return {status: min(count, most) for status, count in found.items() if whole or count >= most}
 
 
 async def sums(

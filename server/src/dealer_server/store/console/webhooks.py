@@ -165,16 +165,16 @@ async def dealers_with_none(connection: Connection) -> int:
 
 
 async def counts(connection: Connection, tenant_id: int | None = None) -> dict[str, int]:
-    """By state, queues.MANY at most: those BY_INDEX; of all dealers also in ALL and what queues.by_status knows."""
-    found = await queues.by_status(connection, "webhook_delivery") if tenant_id is None else {}
-    if tenant_id is None and found.get("ALL", queues.MANY) < queues.MANY:
+    """By state, COUNTED at most: those BY_INDEX; of all dealers also in ALL and what queues.by_status knows."""
+    found = await queues.by_status(connection, "webhook_delivery", most=COUNTED) if tenant_id is None else {}
+    if tenant_id is None and found.get("ALL", COUNTED) < COUNTED:
         found.setdefault("DELIVERED", 0)
     for state in BY_INDEX:
         whose = OF_ALL if tenant_id is None else "tenant_id = $1 AND"
-        some = f"SELECT 1 FROM webhook_delivery WHERE {whose} state = '{state}' LIMIT {queues.MANY}"
+        some = f"SELECT 1 FROM webhook_delivery WHERE {whose} state = '{state}' LIMIT {COUNTED}"
         sql = f"SELECT count(*)::int AS counted FROM ({some}) d"
         rows = await (fetch_all(connection, sql) if tenant_id is None else connection.fetch(sql, tenant_id))
-        found[state] = min(sum(row["counted"] for row in rows), queues.MANY)
+        found[state] = min(sum(row["counted"] for row in rows), COUNTED)
     return found
 
 

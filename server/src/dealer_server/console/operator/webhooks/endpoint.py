@@ -29,6 +29,8 @@ from dealer_server.webhooks.sample_event import TestResult
 ENDPOINT, TEMPLATE = f"{ENDPOINTS}/{{tenant_id}}", "operator/endpoint.html"
 ROWS = 10
 """Deliveries on a page, below its charts."""
+TROUBLED = ("Failing", "Degraded")
+"""Of such an endpoint the deliveries with failed attempts are listed first."""
 PEOPLE = 20
 """Of so many users one is looked for who has an address."""
 
@@ -64,13 +66,14 @@ async def _show(context: RequestContext, result: TestResult | None = None) -> Ht
             raise NotFound
         history = rules.history(await answers.hours(connection, tenant_id, of.start), of)
         today = (await answers.of_dealers(connection, [tenant_id], day(context).start)).get(tenant_id, Answered())
+        health = receiver_health(endpoint, today.accepted, today.attempts)
         waiting = await recent.unfinished(connection, tenant_id, store.COUNTED)
         undelivered = (await store.counts(connection, tenant_id))["FAILED"]
         people = await user.listed(connection, tenant_id, limit=PEOPLE)
         return Html(
             dealer=dealer,
             endpoint=endpoint,
-            health=receiver_health(endpoint, today.accepted, today.attempts),
+            health=health,
             today=today,
             incidents=await findings.of_receiver(connection, context, tenant_id, today),
             signer=await signer.load(connection, tenant_id),
@@ -88,17 +91,20 @@ async def _show(context: RequestContext, result: TestResult | None = None) -> Ht
             history=history,
             path=path,
             **await _causes(connection, tenant_id, of),
-            **await _deliveries(connection, context, path, of, [one.filter for one in history.answers]),
+            **await _deliveries(
+                connection, context, path, of, [one.filter for one in history.answers], troubled=health in TROUBLED
+            ),
         )
 
 
 async def _deliveries(
-    connection: Connection, context: RequestContext, path: str, of: Period, known: list[str]
+    connection: Connection, context: RequestContext, path: str, of: Period, known: list[str], *, troubled: bool
 ) -> dict[str, Any]:
-    """`answer`: those whose last attempt was answered so. `attempts`: "failed" for those with one that failed. `known`:
-    the answers of the period."""
+    """`answer`: those whose last attempt was answered so. `attempts`: "failed" for those with one that failed, which
+    are listed first of a `troubled` endpoint, or "all". `known`: the answers of the period."""
     query, tenant_id = context.query, params.path_number(context, "tenant_id")
-    chosen, tried = params.text(query, "answer"), query.get("attempts") == "failed"
+    chosen, attempts = params.text(query, "answer"), query.get("attempts")
+    tried = attempts == "failed" or (attempts != "all" and troubled and not chosen)
     order, found = params.order(context, path, CREATED, NEWEST_FIRST), ListPage[DeliveryRow]((), None)
     faults = params.faults(query, event=EVENT_TYPES) | answer_faults(query)
     if not faults:
@@ -112,7 +118,7 @@ async def _deliveries(
     kept = {"range": of.name, "event": query.get("event"), "answer": chosen}
     return {
         "tabs": [
-            ("all", params.address(path, kept) + "#deliveries"),
+            ("all", params.address(path, kept | {"attempts": "all"}) + "#deliveries"),
             ("failed", params.address(path, kept | {"attempts": "failed"}) + "#deliveries"),
         ],
         "tried": tried,
@@ -148,7 +154,5 @@ async def _causes(connection: Connection, tenant_id: int, of: Period) -> dict[st
         "unfinished": of.open and took[-1].p50 is not None,
         "took": [("p50", [one.p50 for one in took]), ("p95", [one.p95 for one in took])],
         "failures": {rules.word(one.http_status, one.error): one for one in failures},
-        "last_failure": max(failures, key=lambda one: one.started_at, default=None),
-        "answer_word": rules.word,
         "advice": rules.advice,
     }

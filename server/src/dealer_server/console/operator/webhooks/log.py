@@ -20,7 +20,7 @@ from dealer_server.operations.webhooks.resend import Resendable
 from dealer_server.rules.orders import identity
 from dealer_server.rules.webhooks import answers
 from dealer_server.store.console import dealers as console_dealers
-from dealer_server.store.console import orders, queues
+from dealer_server.store.console import orders
 from dealer_server.store.console import webhooks as store
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.webhooks import DeliveryRow, Wanted
@@ -77,7 +77,7 @@ async def webhooks(context: RequestContext) -> Html:
         )
     filters = {name: value for name, value in params.filters(context).items() if value}
     known = {} if filters.keys() - {"status", "sort", "dealer"} else counts
-    listed = {name: known[state] for name, state in (("All", "ALL"), *TABS) if state in known}
+    listed = {name: known[state] for name, state in (("All", "ALL"), *TABS[:2]) if state in known}
     total = known.get(wanted.state or "ALL")
     return Html(
         ended_well=not counts["RETRY"] and not counts["FAILED"],
@@ -86,7 +86,7 @@ async def webhooks(context: RequestContext) -> Html:
         dealer=dealer,
         faults=faults,
         filtered=bool(faults) or wanted != Wanted(),
-        tabs=await tabs.of(context, WEBHOOKS, PRESETS, listed, queues.MANY),
+        tabs=await tabs.of(context, WEBHOOKS, PRESETS, listed, store.COUNTED),
         history=answers.history(found_answers, of),
         dates=dates.of(context, WEBHOOKS),
         events=EVENT_TYPES,
@@ -96,7 +96,7 @@ async def webhooks(context: RequestContext) -> Html:
         more_endpoints=len(worst) > WORST,
         order=order,
         pager=params.pager(
-            context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery", total=total, most=queues.MANY
+            context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery", total=total, most=store.COUNTED
         ),
         event_text=event_text,
         export=params.address(f"{WEBHOOKS}.csv", filters),
