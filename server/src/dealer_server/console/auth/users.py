@@ -39,7 +39,7 @@ ROLE_TEXTS: Mapping[str, str] = {
     "op:finance": "money, refunds, top-ups",
     "op:support": "codes, resending, cancelling",
     "op:readonly": "looks, changes nothing",
-    "dealer:admin": "full access",
+    "dealer:admin": "full access to its dealer",
     "dealer:developer": "integration, moves no money",
     "dealer:finance": "buying, wallet, no secrets",
 }

@@ -42,6 +42,8 @@ COLUMNS: Mapping[str, Callable[[Act], str]] = {
 }
 FIRST, CHANGES, ALL = "Without sign-ins", "changes", "all"
 """The tab that is shown until something is asked for, which leaves out sign-ins; what asks for it, and for all."""
+TAB_KINDS = ("orders", "money")
+"""Kinds that are tabs; the filter has the others."""
 _CODE = re.compile(r"[A-Z]?\d{15,}|ak_\w+")
 _ARTICLE = re.compile(" an? ")
 _AMOUNTS = ("amount", "balance", "creditLimit", "lowBalanceThreshold")
@@ -102,10 +104,13 @@ async def audit(context: RequestContext) -> Html:
         tabs=await tabs.of(
             context,
             AUDIT,
-            [(FIRST, {"kind": CHANGES}), *((kind.name, {"kind": key}) for key, kind in KINDS.items())],
+            [(FIRST, {"kind": CHANGES}), *((KINDS[key].name, {"kind": key}) for key in TAB_KINDS)],
             every={"kind": ALL},
             first=FIRST,
         ),
+        kind=context.query.get("kind", ""),
+        kinds=[("", "Any kind"), *((key, kind.name) for key, kind in KINDS.items() if key not in TAB_KINDS)],
+        tab_kinds=TAB_KINDS,
         dates=dates.of(context, AUDIT),
         faults=faults,
         filtered=bool(faults) or filters._replace(without=None) != ActFilter(),

@@ -39,27 +39,35 @@ class Load(Protocol[T]):
 
 
 class Wanted(NamedTuple):
-    """What a queue is filtered by besides its tab: a dealer, and ids, which hold their time."""
+    """What a queue is filtered by besides its tab: a dealer, and ids, which hold their time. `begins`: no tab and no
+    later page is asked for."""
 
     dealer: Choice
     between: tuple[int, int]
+    begins: bool
 
     @property
     def all(self) -> bool:
         return self.dealer.tenant_id is None and self.between == ALL_IDS
+
+    @property
+    def first(self) -> bool:
+        """Whether it is the first page of all that waits."""
+        return self.all and self.begins
 
 
 async def wanted(context: RequestContext) -> Wanted:
     query = context.query
     async with context.parts.database.connection() as connection:
         dealer = await choice.dealer(connection, query.get("dealer"))
-    return Wanted(dealer, identity.ids_between(params.day(query, "from"), params.day(query, "to", after=True)))
+    between = identity.ids_between(params.day(query, "from"), params.day(query, "to", after=True))
+    return Wanted(dealer, between, not query.keys() & {"status", "before"})
 
 
 More = Callable[[Connection, Sequence[T]], Awaitable[dict[str, Any]]]
 FILTERS = ("status", "dealer", "from", "to")
 LATELY = 5
-"""Top-ups that were decided last, below those that wait."""
+"""What was decided last, below what waits."""
 TOPUPS, TOPUP = "/console/topups", "/console/topups/{number}"
 TOPUP_TABS = ("PENDING", "APPROVED", "REJECTED", "CANCELLED", "ALL")
 COLUMNS: Mapping[str, Callable[[TopupRow], str]] = {
@@ -98,9 +106,7 @@ async def topups(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         waiting = await queues.pending_topups(connection)
         found = await queues.by_status(connection, "topup", asked.dealer.tenant_id)
-        lately = (
-            await _decided_lately(connection) if asked.all and not context.query.keys() & {"status", "before"} else ()
-        )
+        lately = await _decided_lately(connection) if asked.first else ()
     if asked.dealer.tenant_id is None:
         found |= {"PENDING": sum(count for _, count, _ in waiting)}
     return await listed(

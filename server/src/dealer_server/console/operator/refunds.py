@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from dealer_server.console.find.orders import ORDERS
 from dealer_server.console.operator import decisions
-from dealer_server.console.operator.queues import FILTERS, exported, listed, refunds_in_review, wanted
+from dealer_server.console.operator.queues import FILTERS, LATELY, exported, listed, refunds_in_review, wanted
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -53,6 +53,7 @@ async def refunds(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         waiting = await queues.in_review(connection)
         found = await queues.by_status(connection, "refund", tenant_id)
+        lately = await _settled_lately(connection) if asked.first else ()
         if tenant_id is not None:
             found |= await queues.unsettled(connection, tenant_id)
         else:
@@ -71,7 +72,15 @@ async def refunds(context: RequestContext) -> Html:
         found,
         _decisions,
         waiting=waiting if asked.all else (),
+        lately=lately,
     )
+
+
+async def _settled_lately(connection: Connection) -> list[RefundRow]:
+    """Of the newest, those that were settled last, below what waits; of what failed nobody asked for a refund."""
+    newest = await queues.refunds(connection, None, None, PAGE_SIZE, settled=True, oldest_first=False)
+    asked = [(row.settled_at, row) for row in newest if row.settled_at and row.author != "system"]
+    return [row for _, row in sorted(asked, key=lambda one: one[0], reverse=True)][:LATELY]
 
 
 async def _decisions(connection: Connection, rows: Sequence[RefundRow]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from dealer_server.store.console.api_log import KEPT, CallFilter, CallRow, Outco
 from dealer_server.store.tenants import call_hour, credential, served_call
 
 T = TypeVar("T")
+NEWEST = 3
+"""Calls refused lately, which stand before all others."""
 OUTCOMES: tuple[Outcome, ...] = ("refused", "succeeded")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -34,18 +36,22 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         codes = await api_log.codes(connection, log.tenant_id)
         paths = await api_log.paths(connection, log.tenant_id, outcome)
         calls = await api_log.list_calls(connection, log.tenant_id, filters, _before(context), PAGE_SIZE)
-        named = ((one.path, subjects.named(one)) for one in calls)
+        day = CallFilter(start=of.start, outcome="refused")
+        asked = filters != CallFilter() or _before(context) is not None
+        refused = () if asked else await api_log.list_calls(connection, log.tenant_id, day, None, NEWEST)
+        named = ((one.path, subjects.named(one)) for one in (*calls, *refused))
         about = await subjects.of_calls(connection, log.tenant_id, named, by_reference=True)
         kept = await api_log.kept(connection, log.tenant_id, of.start)
         found = await call_hour.since(connection, log.tenant_id, of.start)
         served = await served_call.served(connection, log.tenant_id)
         keys = await credential.of_tenant(connection, log.tenant_id)
-    callers = {(one.address, one.app_key) for one in calls}
-    lines = _runs(zip(calls, about, strict=True), apart=bool(filters.named))
+    callers = {(one.address, one.app_key) for one in (*calls, *refused)}
+    lines = _runs(zip(calls, about[: len(calls)], strict=True), apart=bool(filters.named))
     return Html(
         log=log,
         outcome=outcome or "",
         calls=lines,
+        newest_refused=list(zip(refused, about[len(calls) :], strict=True))[:NEWEST],
         all_from=calls[0] if len(callers) == 1 else None,
         status=STATUS,
         counts={"": kept.refused + kept.succeeded, "refused": kept.refused, "succeeded": kept.succeeded},
@@ -63,7 +69,7 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         slow=SLOW_MS,
         filters=filters,
         faults=params.faults(context.query),
-        pages=_pager(context, log.path, calls, len(lines)),
+        pages=_pager(context, log.path, calls),
         **shown,
     )
 
@@ -80,14 +86,9 @@ def _filters(context: RequestContext) -> CallFilter:
     )
 
 
-def _pager(context: RequestContext, path: str, calls: Sequence[CallRow], rows: int) -> Pager:
-    """`rows`: fewer than calls where some share one."""
+def _pager(context: RequestContext, path: str, calls: Sequence[CallRow]) -> Pager:
     total = calls[0].total if calls else None
-    found = params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
-    if rows == len(calls):
-        return found
-    joined = f", in {many(rows, 'row')}"
-    return found._replace(noun=found.noun + joined) if found.noun else found._replace(text=found.text + joined)
+    return params.pager(context, path, _following(calls), shown=len(calls), word="call", total=total)
 
 
 def _runs(calls: Iterable[tuple[CallRow, T]], *, apart: bool) -> list[tuple[CallRow, T, int]]:
