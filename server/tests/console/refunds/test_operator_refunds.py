@@ -92,10 +92,20 @@ async def test_the_queue_says_how_much_waits_and_what_was_used(
     page = await see(admin, QUEUE)
     assert "refund, 1.80 USD in review" in page or "refunds," in page
     row = page.partition(number)[2]
-    assert row.index("Within policy Not installed , 0 of 1 GB") < row.index("Approve") and "TEST-REVIEW" in row
+    assert row.index("Within policy Not installed, 0 of 1 GB") < row.index("Approve") and "TEST-REVIEW" in row
     await use(service, dealer, order_no)
     row = (await see(admin, QUEUE)).partition(number)[2]
     assert row.index("Outside policy 1.91 MB of 1 GB") < row.index("Approve")
+
+
+async def test_what_was_settled_lately_stands_below_what_waits(dealer: ApiClient, admin: Browser) -> None:
+    (settled, _), (waits, _) = await in_review(dealer), await in_review(dealer)
+    assert settled not in (await see(admin, QUEUE)).partition("Settled lately")[2]
+    await does(admin, f"{QUEUE}/{settled}/approve")
+    waiting, _, lately = (await see(admin, QUEUE)).partition("Settled lately")
+    assert waits in waiting and settled not in waiting and re.search(rf"{settled}.* Refunded ", lately)
+    for other in ("?status=REVIEW", f"?dealer={dealer.tenant_id}"):
+        assert "Settled lately" not in await see(admin, f"{QUEUE}{other}")
 
 
 async def test_each_refund_stands_in_one_tab_with_its_policy_and_in_its_file(
