@@ -156,6 +156,16 @@ async def test_a_rejected_refund_says_why(service: Service, dealer: ApiClient, a
     assert f"Refund {refund} rejected" in await see(admin, f"/console/orders/{order_no}")
 
 
+async def test_the_operators_timeline_names_esims_by_iccid_and_leads_to_them(dealer: ApiClient, admin: Browser):
+    items = [{"packageCode": "TEST-REVIEW", "quantity": 2, "price": "1.80"}]
+    order_no = (await dealer.order(items=items, amount="3.60")).data["orderNo"]
+    profiles = (await dealer.delivered(order_no))["items"][0]["profiles"]
+    await dealer.post("/esim/refund", {"orderNo": order_no})
+    told = (await admin.get(f"/console/orders/{order_no}")).text.partition(">Timeline<")[2]
+    for profile in profiles:
+        assert f'<a href="/console/profiles/{profile["profileId"]}">{profile["iccid"]}</a>' in told
+
+
 async def test_webhooks_of_a_dealer_without_a_callback_url_are_one_row(
     service: Service, dealer: ApiClient, admin: Browser
 ):
