@@ -301,8 +301,7 @@ async def test_suspensions_stand_on_the_page_and_in_the_history(dealer: ApiClien
     text = await see(admin, page)
     assert "Suspended since" not in text and "simulated was asked to unsuspend it" in text
     history = await see(admin, f"/console/orders/{profile['orderNo']}")
-    assert f"simulated was asked to suspend eSIM {profile['profileId']}" in history
-    assert f"simulated was asked to unsuspend eSIM {profile['profileId']}" in history
+    assert "simulated was asked to suspend it" in history and "simulated was asked to unsuspend it" in history
 
 
 async def test_a_supplier_that_has_a_say_is_asked(service: Service, dealer: ApiClient, admin: Browser):

@@ -153,7 +153,7 @@ async def test_the_timeline_of_one_that_was_queued_and_refunded_tells_both(
     await does(clerk, f"{path}/refund", reason="too many")
     await settled(dealer, order_no, "REFUNDED")
     page = await see(admin, path)
-    applied, noted, cancelled = (page.index(told) for told in ("recharge applied", "Note by", "recharge cancelled"))
+    applied, noted, cancelled = (page.index(told) for told in ("Recharge applied", "Note by", "Recharge cancelled"))
     assert applied > noted > cancelled, "the newest stands first"
     assert "Recharge cancelled" in await see(admin, page_of(order))
 
@@ -342,11 +342,11 @@ async def test_an_operator_sees_plans_and_what_happened_to_them(dealer: ApiClien
         assert told in page, told
     page = await see(admin, f"/console/orders/{good}")
     assert f"Recharge eSIM {profiles(order)[0]['iccid']} Plan 2 of 3" in page
-    assert "Order placed, 1.20 USD debited" in page and "recharge applied" in page and "recharge paid" not in page
+    assert "Order placed, 1.20 USD debited" in page and "Recharge applied" in page and "Recharge paid" not in page
     page = await see(admin, f"/console/orders/{bad}")
-    assert page.rindex("recharge failed") > page.index("1.20 USD credited")
+    assert page.rindex("Recharge failed") > page.index("1.20 USD credited")
     page = await see(admin, f"/console/orders/{order['orderNo']}")
-    assert page.count("recharge paid") == 2 and "recharge applied" in page
+    assert page.count("Recharge paid") == 2 and "Recharge applied" in page
 
 
 async def test_the_timelines_of_a_dealer_tell_of_recharges(dealer: ApiClient, clerk: Browser):

@@ -338,7 +338,7 @@ async def test_what_is_degraded_and_what_lasts_for_days_is_told(quiet: Service):
     )
     async with signed_in(quiet) as admin, signed_in(quiet, "admin", int(made.tenant_id)) as own:
         counted = await see(own, "/console/webhooks")
-        assert re.search(r"\b7 of 100 attempts failed in the last 24 hours", counted), "those that were counted, too"
+        assert re.search(r"Accepted, 24 h 93.0 % 7 of 100 attempts failed", counted), "those that were counted, too"
         said = await incidents(admin)
         assert "The endpoint of Short & Co is degraded: 93.0 % of 100 attempts accepted in the last 24 hours" in said
         assert "The balance of Short & Co lasts about 5 days: 100.00 USD left, at the pace of the last 7 days" in said
