@@ -55,7 +55,7 @@ HINTS: Mapping[ChangeHint, str] = {
     "ORDER_STATUS_CHANGED": "Order status changed",
     "ITEM_STATUS_CHANGED": "Item status changed",
     "PROFILE_LIFECYCLE_CHANGED": "eSIM lifecycle changed",
-    "ESIM_STATUS_CHANGED": "Status on the device changed",
+    "ESIM_STATUS_CHANGED": "Device status changed",
     "SMDP_STATUS_CHANGED": "SM-DP+ status changed",
     "PLAN_USE_STARTED": "Plan started",
     "PLAN_USE_ENDED": "Plan ended",
