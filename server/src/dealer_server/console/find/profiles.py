@@ -95,7 +95,9 @@ def _chosen(asked: str, groups: Mapping[str, str], *, wrong: bool) -> Chosen:
     """`wrong`: what was asked for is not valid."""
     group = asked if asked in GROUPS else groups.get(asked, "")
     within = [state for state in STATES if state != group and (groups[state] == group or not group)]
-    options = [(group, "Any status"), *((state, _name(state)) for state in within)] if within and (group or wrong) else []
+    options = (
+        [(group, "Any status"), *((state, _name(state)) for state in within)] if within and (group or wrong) else []
+    )
     return Chosen(group, "" if asked == group else asked, options)
 
 
