@@ -521,7 +521,8 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
         assert "To do Ends soon 1 Nearly used 1" in (listed := await see(clerk, "/console/profiles")), listed
         assert "In use 3 Ended 0" in listed, "it is in use, too"
         for where in ("/console/profiles?status=IN_USE", "/console/profiles.csv?status=IN_USE"):
-            assert all(str(one) in (await clerk.get(where)).text for one in ids[:3]), where
+            text = (await clerk.get(where)).text
+            assert all(str(one) in text for one in ids[:3]), where
         soon = (await clerk.get("/console/profiles?ends=soon")).text
         assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', soon) == [str(ids[1])], "today or tomorrow"
         assert re.search(r'aria-current="page"><bdi>Ends soon</bdi> <span class="tab-count">1<', soon), soon
