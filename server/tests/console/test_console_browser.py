@@ -158,6 +158,7 @@ async def test_without_scripts_the_menu_opens_its_dialogs_too(
     page = await context.new_page()
     await sign_in(page, service, NAMES["operator"])
     await page.goto(f"{service.url}/console/orders/{order_no}")
+    await expect(page.get_by_role("button", name="Add note")).to_be_visible()  # what is done most
     await page.get_by_role("button", name="More actions").click()
     await page.get_by_role("button", name="Refund", exact=True).click()
     dialog = page.get_by_role("dialog", name="Refund this order?")

@@ -177,7 +177,7 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert "Not mailed" not in await see(clerk, f"/console/profiles/{second}"), "to be unsuspended first"
         await dealer.post("/esim/profile/unsuspend", {"profileId": second})
         assert re.search(r"Not mailed\s2\b", await see(clerk, "/console/profiles"))
-        await eventually(lambda: says(clerk, f"/console/profiles?order={order['orderNo']}", "Kept (test)"))
+        await eventually(lambda: says(clerk, f"/console/profiles?order={order['orderNo']}", "Kept"))
         listed = (await clerk.get(waiting)).text
         assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', listed) == [third, second]
         assert listed.count('#dialog-mail"') == 2
@@ -189,7 +189,7 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         for where in ("/console/orders", "/console"):
             text = (await clerk.get(where)).text
             for on_phone in ("", " only-on-phone"):
-                assert _marks(text, on_phone) == ["Not mailed", "Partly mailed"]
+                assert _marks(text, on_phone) == ["No email", "Partly mailed"]
         await advance(dealer, again, "INSTALL")
         installed = profiles(await query(dealer, again))[0]["profileId"]
         assert "Not started, use by" in await see(clerk, f"/console/profiles/{installed}")

@@ -512,6 +512,17 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
             assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', page) == [str(one) for one in expected]
             assert "Plans in use, by their end" in page
         assert "No eSIM matches" in await see(clerk, "/console/profiles?sort=ends&status=NEARLY_USED")
+        listed = await see(clerk, "/console/profiles")
+        assert "All 4 Unused 1 In use 3 Ended 0 Problems 0" in listed
+        assert "To do Ends soon 1 eSIM" in listed, "nothing else is to be done"
+        async with service.database.connection() as connection:
+            used = "UPDATE profile SET data_usage_bytes = $3 WHERE tenant_id = $1 AND profile_id = $2"
+            await connection.execute(used, int(dealer.tenant_id), ids[0], 2**30 * 9 // 10)
+        assert "To do Ends soon 1 Nearly used 1" in (listed := await see(clerk, "/console/profiles")), listed
+        assert "In use 3 Ended 0" in listed, "it is in use, too"
+        for where in ("/console/profiles?status=IN_USE", "/console/profiles.csv?status=IN_USE"):
+            text = (await clerk.get(where)).text
+            assert [one for one in ids[:3] if str(one) not in text] == [], text.splitlines()[1:]
         soon = (await clerk.get("/console/profiles?ends=soon")).text
         assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', soon) == [str(ids[1])], "today or tomorrow"
         assert re.search(r'aria-current="page"><bdi>Ends soon</bdi> <span class="tab-count">1<', soon), soon

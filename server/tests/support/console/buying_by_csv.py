@@ -17,7 +17,9 @@ async def buys_three_by_csv(page: Page, url: str, folder: Path, amount: str, scr
     file = folder / "bookings.csv"
     file.write_text(FILE)
     await page.goto(f"{url}/console/catalogue")
-    await page.get_by_role("link", name="Buy by CSV").click()
+    if await (menu := page.get_by_role("button", name="Menu", exact=True)).is_visible():
+        await menu.click()
+    await page.get_by_role("link", name="Buy by CSV").first.click()
     await page.get_by_label("CSV file").set_input_files(file)
     await page.get_by_role("button", name="Check prices").click()
     main = page.locator("#main")

@@ -4,7 +4,7 @@
   for (const time of document.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
     const day = at.toLocaleDateString(language, { year: "numeric", month: "long", day: "numeric" });
-    time.textContent = `${day}, ${at.toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit", timeZoneName: "short" })}`;
+    time.textContent = "day" in time.dataset ? day : `${day}, ${at.toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit" })}`;
   }
   if (Intl.DisplayNames) { // phones of before 2021 have none: their countries stay in English
     const places = new Intl.DisplayNames([language], { type: "region" });

@@ -6,6 +6,7 @@ from typing import Any
 
 from dealer_server.audit_context import Actor
 from dealer_server.console.dealer import recharges, resale, search, timeline
+from dealer_server.console.dealer.buying.buyer import mail_of
 from dealer_server.console.dealer.orders import ProfileView, is_moving, load, profile_views
 from dealer_server.console.find import profiles as find_profiles
 from dealer_server.console.find.profiles import PROFILES
@@ -50,12 +51,13 @@ async def profiles(context: RequestContext) -> Answer:
 
 
 def _buyers(context: RequestContext) -> find_profiles.More:
-    """Who got these eSIMs, as far as it is known."""
+    """Who got these eSIMs, as far as it is known. `addressed`: orders of which one was mailed."""
 
     async def read(connection: Connection, rows: Sequence[ProfileRow]) -> dict[str, Any]:
         profile_ids, order_ids = [row.profile_id for row in rows], [row.order_id for row in rows]
         return {
             "mailed": await buyer_mails.newest_of_profiles(connection, context.tenant_id, profile_ids),
+            "addressed": await buyer_mails.newest_of_orders(connection, context.tenant_id, order_ids),
             "references": await console_orders.references(connection, context.tenant_id, order_ids),
         }
 
@@ -93,6 +95,7 @@ async def show_profile(context: RequestContext) -> Html:
         sent = await read_sms(connection, parts.data_keys, *named, LATEST_SMS)
         in_review = await queues.reviewed_profiles(connection, [named])
         mailed = await buyer_mails.of_profile(connection, *named, LATEST_MAILS)
+        of_order = await buyer_mails.of_order(connection, context.tenant_id, order.order_id, 1)
         mailing = await buyer_mails.has_any(connection, context.tenant_id)
         history = await timeline.load_esim(connection, order, view.profile.profile_id)
         remark = await console_orders.remark(connection, context.tenant_id, order.order_id)
@@ -121,6 +124,7 @@ async def show_profile(context: RequestContext) -> Html:
         mailed=mailed,
         mailing=mailing,
         remark=remark,
+        buyer_mail=mail_of(remark, of_order),
         mails=parts.settings.mails != "none",
         languages=LANGUAGE_NAMES,
         events=on_its_page(

@@ -32,15 +32,15 @@ More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order", "ends")
 GROUPS: Mapping[str, tuple[State, ...]] = {
     "UNUSED": ("PENDING", "NOT_INSTALLED", "INSTALLED"),
-    "IN_USE": ("IN_USE",),
-    "NEARLY_USED": ("NEARLY_USED",),
+    "IN_USE": ("IN_USE", "NEARLY_USED"),
     "OVER": ("USED_UP", "ENDED", "REFUNDING", "REFUNDED", "CANCELLED"),
     "PROBLEM": ("FAILED", "REVIEW", "SUSPENDED"),
 }
 """Tabs and the states that each lists; each state is in one of them."""
 _NAMES: Mapping[str, str] = {"UNUSED": "Unused", "OVER": "Ended", "PROBLEM": "Problems"}
 NOT_MAILED: Listed = "NOT_MAILED"
-"""A tab of those that are not installed, for a dealer who mails from here."""
+"""Those that are not installed, for a dealer who mails from here."""
+NEARLY_USED: Listed = "NEARLY_USED"
 _GROUP_OF: Mapping[str, str] = {
     **{state: group for group, states in GROUPS.items() for state in states},
     NOT_MAILED: NOT_MAILED,
@@ -91,14 +91,19 @@ def _asked(query: Mapping[str, str]) -> str:
     return params.one_of(query, "state", ASKED) or params.one_of(query, "status", ASKED) or ""
 
 
-def _chosen(asked: str, *, wrong: bool) -> Chosen:
+def _chosen(asked: str, groups: Mapping[str, str], *, wrong: bool) -> Chosen:
     """`wrong`: what was asked for is not valid."""
-    group = asked if asked in GROUPS else _GROUP_OF.get(asked, "")
-    within: Sequence[Listed] = (NOT_MAILED,) if group == NOT_MAILED else GROUPS.get(group, STATES)
+    group = asked if asked in GROUPS else groups.get(asked, "")
+    within = [state for state in STATES if state != group and (groups[state] == group or not group)]
     options = (
-        [(group, "Any status"), *((state, _name(state)) for state in within)] if (group or wrong) and within[1:] else []
+        [(group, "Any status"), *((state, _name(state)) for state in within)] if within and (group or wrong) else []
     )
     return Chosen(group, "" if asked == group else asked, options)
+
+
+def _groups(tenant_id: int | None) -> Mapping[str, str]:
+    """The tab of each state; of what is to be done a dealer's list has tabs of its own."""
+    return _GROUP_OF if tenant_id is None else {**_GROUP_OF, NEARLY_USED: NEARLY_USED}
 
 
 def ending_soon(now: datetime) -> tuple[datetime, datetime]:
@@ -138,7 +143,7 @@ async def page(
         filtered=bool(faults) or wanted != filters({}, context.user.tenant_id),
         tabs=await _tabs(context, name, counts, soon, mails=mails),
         dates=dates.of(context, PROFILES),
-        chosen=_chosen(_asked(context.query), wrong=bool(faults)),
+        chosen=_chosen(_asked(context.query), _groups(own), wrong=bool(faults)),
         pager=params.list_pager(
             context,
             PROFILES,
@@ -156,13 +161,19 @@ async def page(
 async def _tabs(context: RequestContext, name: str, counts: Counts, soon: int | None, *, mails: bool) -> tabs.Tabs:
     """`name`: of the parameter that is the state. `soon`: how many end soon, None for operators. `mails`: with those to
     be mailed."""
-    presets = [(_name(group), {name: group}) for group in GROUPS]
+    tasks: list[tuple[str, dict[str, str]]] = [(_name(NOT_MAILED), {name: NOT_MAILED})] if mails else []
     if soon is not None:
-        presets.insert([*GROUPS].index("IN_USE") + 1, (ENDS_SOON, {"ends": SOON}))
-    if mails:
-        presets.insert([*GROUPS].index("UNUSED") + 1, (_name(NOT_MAILED), {name: NOT_MAILED}))
-    listed = _listed(counts, soon, mails=mails)
-    return await tabs.of(context, PROFILES, presets, listed, COUNTED, parts=_GROUP_OF, problems=_name("PROBLEM"))
+        tasks += (ENDS_SOON, {"ends": SOON}), (_name(NEARLY_USED), {name: NEARLY_USED})
+    return await tabs.of(
+        context,
+        PROFILES,
+        [*[(_name(group), {name: group}) for group in GROUPS], *tasks],
+        _listed(counts, soon, mails=mails),
+        COUNTED,
+        parts=_groups(context.user.tenant_id),
+        problems=_name("PROBLEM"),
+        tasks=[task for task, _ in tasks],
+    )
 
 
 async def _read(connection: Connection, wanted: ProfileFilter, seen: int | None, order: Order) -> ListPage[ProfileRow]:
@@ -219,6 +230,7 @@ def _use_by(context: RequestContext, rows: Sequence[ProfileRow]) -> dict[int, da
 def _listed(counts: Counts, soon: int | None, *, mails: bool) -> dict[str, int]:
     """How many the tabs list, by their names, as far as it is known."""
     all_of: dict[str, Sequence[Listed]] = {"All": (), **{_name(group): states for group, states in GROUPS.items()}}
+    all_of[_name(NEARLY_USED)] = (NEARLY_USED,)
     if mails:
         all_of[_name(NOT_MAILED)] = (NOT_MAILED,)
     found = {name: count for name, states in all_of.items() if (count := _total(counts, states)) is not None}

@@ -1,6 +1,6 @@
 """Which filters does a list offer by name? Presets, and those that the user has saved."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -14,7 +14,7 @@ Presets = Sequence[tuple[str, dict[str, str]]]
 
 class Tab(NamedTuple):
     """`view_id`: of one that the user has saved. `listed`: how many it lists, "" where that is not told. `problem`:
-    what it lists needs attention."""
+    what it lists needs attention. `task`: it lists what is to be done, a part of what others list."""
 
     name: str
     href: str
@@ -22,6 +22,7 @@ class Tab(NamedTuple):
     view_id: int | None = None
     listed: str = ""
     problem: bool = False
+    task: bool = False
 
 
 class Tabs(NamedTuple):
@@ -48,11 +49,13 @@ async def of(
     first: str = "",
     parts: Mapping[str, str] | None = None,
     problems: str = "",
+    tasks: Collection[str] = (),
 ) -> Tabs:
     """The tabs of the list at this path. `counts`: how many presets list, by their names, and "All" of them; `most`: no
     more are counted. A preset changes its own filter and keeps the others, and the order of the list.
     `every`: what asks for all of them, where nothing asks for the preset `first`. `parts`: values of a filter that list
-    a part of a preset, and the value of that preset. `problems`: the preset of what needs attention."""
+    a part of a preset, and the value of that preset. `problems`: the preset of what needs attention. `tasks`: presets
+    of what is to be done, which are there while they list any, or one is shown."""
     typed = {name: value for name, value in params.filters(context).items() if value}
     order = {name: value for name, value in typed.items() if name not in params.asked(context)}
     used = {name: (parts or {}).get(value, value) for name, value in params.asked(context).items()}
@@ -76,9 +79,11 @@ async def of(
             not open_view and (others | query == used or (name == first and not used)),
             listed=listed.get(name, ""),
             problem=name == problems and told.get(name, 0) > 0,
+            task=name in tasks,
         )
         for name, query in presets
     ]
+    tabs = [tab for tab in tabs if not tab.task or tab.current or told.get(tab.name) != 0]
     tabs.insert(0, of_all)
     known = open_view or not typed or typed in [query for _, query in presets] or bool(first and typed == every)
     return Tabs(path, [*tabs, *saved], "" if known else urlencode(sorted(typed.items())))

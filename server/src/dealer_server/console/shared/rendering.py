@@ -29,6 +29,7 @@ from dealer_server.rules.catalogue.package import GB, KB, MB, TB
 from dealer_server.rules.incidents import health
 from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.money import money, percent
+from dealer_server.rules.notices.notice import is_mail_address
 from dealer_server.rules.orders import identity
 
 HERE = Path(__file__).parent.parent
@@ -332,6 +333,7 @@ def _add_names(made: Environment) -> None:
         "linked": linked,
         "linked_esims": linked_esims,
         "unbroken": unbroken,
+        "is_mail_address": is_mail_address,
         **_DATES,
     }
     made.globals |= {
