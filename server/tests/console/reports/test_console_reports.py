@@ -139,13 +139,13 @@ async def test_a_dealer_sees_its_own_without_costs_and_suppliers(
         page = await see(clerk, f"/console/reports{query}")
         assert re.search(r"Total 3 5.40 1.80 3.60", page), query
         assert "Profit (est.), USD" in page or "dealer" in query, query
-        kept = re.search(r"Profit \(est.\) ([\d.]+) USD at suggested prices", page)
+        kept = re.search(r"Profit \(est.\) ([\d.]+) USD resale less net spent", page)
         assert (kept and re.search(rf"Total 3 5.40 1.80 3.60 [\d.]+ {kept[1]} ", page)) or "dealer" in query, query
         assert not [word for word in HIDDEN if word in page], query
         exported = (await clerk.get(f"/console/reports.csv{query}")).text
         assert not [word for word in HIDDEN if word.lower() in exported.lower()], query
         assert str(stranger.tenant_id) not in exported
-    kept = re.search(r"Profit \(est.\) ([\d.]+) USD at suggested", await see(clerk, "/console/reports"))
+    kept = re.search(r"Profit \(est.\) ([\d.]+) USD resale less", await see(clerk, "/console/reports"))
     assert kept and f"Profit (est.), 30 days {kept[1]} USD" in await see(clerk, "/console")
 
 
