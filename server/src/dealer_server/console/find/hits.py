@@ -396,7 +396,12 @@ def _regions(context: RequestContext, asked: Query) -> Part:
     ]
     return Part(
         [
-            Hit(params.address("/console/packages", {"region": code}), "region", f"{code} · {many(count, 'package')}", name)
+            Hit(
+                params.address("/console/packages", {"region": code}),
+                "region",
+                f"{code} · {many(count, 'package')}",
+                name,
+            )
             for (name, code), count in found
         ],
         len(found) if len(found) > MOST else None,

@@ -164,9 +164,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
     )
 
 
-async def _calls(
-    connection: Connection, row: SupplierRow, chosen: Range | None, now: datetime
-) -> tuple[Period, Bars]:
+async def _calls(connection: Connection, row: SupplierRow, chosen: Range | None, now: datetime) -> tuple[Period, Bars]:
     """The calls of the range that was asked for; else of the shortest with enough for a chart, or of 24 hours."""
     names = (chosen,) if chosen else ("24h",) if row.up is False else tuple(RECENT)
     found = list[tuple[Period, Bars]]()
