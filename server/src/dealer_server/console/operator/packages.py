@@ -28,7 +28,7 @@ from dealer_server.rules.money import percent
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
-from dealer_server.rules.reports.sums import DaySums, Sums
+from dealer_server.rules.reports.sums import DaySums
 from dealer_server.store.console import packages as console_packages
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.packages import PackageFilter, PackageRow, States

@@ -262,7 +262,7 @@ def _elsewhere(cells: dict[str, str], before: Mapping[str, str]) -> dict[str, st
 
 class Effect(NamedTuple):
     """What a price leaves over the cost at the first supplier. `cost` None: it is not known in the package's currency;
-    `price` None: none is typed yet that can be read. `retail`: what dealers are recommended to ask, None for nothing."""
+    `price` None: none is typed yet that can be read. `retail`: what dealers may ask, None for nothing."""
 
     supplier: str
     cost: int | None
