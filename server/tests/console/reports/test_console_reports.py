@@ -240,7 +240,7 @@ async def test_a_statement_is_a_page_and_a_file_on_both_sides(admin: Browser, cl
         )
         page = await see(one, f"{path}/{month}")
         assert "Purchases −5.40 USD 2 entries" in page and "Refunds + 1.80 USD 1 entry" in page
-        assert "Balance so far 996.40 USD" in page
+        assert "Balance so far = 996.40 USD" in page
         answered = await one.get(f"{path}/{month}/pdf")
         assert answered.headers["content-type"] == "application/pdf"
         assert f"statement-{dealer.tenant_id}-{month}.pdf" in answered.headers["content-disposition"]
