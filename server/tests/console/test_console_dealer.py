@@ -300,7 +300,7 @@ async def test_refunds_are_added_up(people: People, dealer: ApiClient):
         await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})
     page = html.unescape(await people["finance"].get("/console/refunds"))
     told = text_of(page)
-    assert "Refunds 1.80 USD in review 1.80 USD refunded" in told
+    assert "Refunds 1.80 USD in review 1.80 USD refunded in all" in told
     assert "Request a refund on the page of its order or eSIM" in told
     assert "1.80 USD refunded" in text_of(await people["finance"].get("/console/refunds?status=REFUNDED"))
     assert "1.80 USD in review" in text_of(await people["finance"].get("/console/refunds?status=REVIEW"))

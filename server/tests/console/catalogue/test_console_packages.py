@@ -112,7 +112,8 @@ async def test_a_place_is_typed_by_its_name_and_brings_what_follows_from_it(deal
         form = hidden(await admin.get("/console/packages/MOVES/edit"))
         assert "saved" in await does(admin, "/console/packages/MOVES/edit", **form | {"locationCode": typed})
         page = await see(admin, "/console/packages/MOVES")
-        assert f"Place {name} {code}" in page, page
+        assert f" MOVES {name} " in page, page
+        assert f'value="{name} · {code}"' in (await admin.get("/console/packages/MOVES/edit")).text
     form = hidden(await admin.get("/console/packages/MOVES/edit"))
     answer = await fill(admin, "/console/packages/MOVES/edit", **form | {"locationCode": "Nowhere"})
     assert answer.status_code == 400 and 'id="field-locationCode-error"' in answer.text
@@ -281,6 +282,8 @@ async def test_the_margin_of_a_price_is_told_before_it_is_saved(service: Service
         ("x", "Cost 0.95 USD at stock."),
     ):
         assert told in await see(admin, f"{home}/edit?price={price}")
+    for retail, told in (("2.40", "a dealer keeps 1.20 USD = 50.0 %."), ("1.10", "Below the dealer price.")):
+        assert told in await see(admin, f"{home}/edit?price=1.20&retailPrice={retail}")
     sent = await fill(admin, f"{home}/edit", **hidden(await admin.get(f"{home}/edit")), price="1.20", do="preview")
     assert sent.status_code == 200 and "margin 0.25 USD = 20.8 %" in text_of(sent.text)
     assert "1.20 USD" not in await see(admin, home)

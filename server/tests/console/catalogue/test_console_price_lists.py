@@ -83,7 +83,7 @@ async def test_lists_tell_their_rule_and_exceptions_and_what_their_dealers_bough
     assert (await dealer.order(items=[line], amount="145.80")).code == "000000"
     await folded(service.database)
     page = await see(admin, LISTS)
-    told = re.search(r"Telling Dealer price − 10 % 1 (.+?) No price list", page)
+    told = re.search(r"Telling Dealer price − 10 % 1 (.+?) Without a list", page)
     assert told and "145.80 USD" in told[1], page
     page = await see(admin, f"{home}?only=all")
     assert "Revenue, 30 days 145.80 USD 90 eSIMs" in page and "TEST-OK" in page, "what sold most stands first"

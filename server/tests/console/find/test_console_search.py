@@ -324,6 +324,6 @@ async def test_an_operator_finds_regions_by_name_and_code(service: Service, deal
     for typed in ("Europe", "eu-35"):
         found = (await admin.get(f"/console/search?q={typed}")).text
         assert 'data-group="Regions"' in found and 'href="/console/packages?region=EU-35"' in found, typed
-        assert re.search(r"Region Code Packages Europe EU-35 [1-9]\d* ", text_of(found)), text_of(found)
+        assert re.search(r"Region Code and packages Europe EU-35 · [1-9]\d* packages ", text_of(found)), text_of(found)
     async with signed_in(service, "finance", int(dealer.tenant_id)) as own:
         assert 'data-group="Regions"' not in (await own.get("/console/search?q=Europe")).text

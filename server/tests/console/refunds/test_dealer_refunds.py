@@ -113,4 +113,6 @@ async def test_automatic_refunds_are_told_apart(service: Service, dealer: ApiCli
     await refund(dealer, await bought(dealer, quantity=2))
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         page = text_of((await one.get("/console/refunds")).text)
-    assert "5.40 USD refunded Export" in page and "Could not be delivered Automatic" in page
+        dated = text_of((await one.get("/console/refunds?from=2020-01-01")).text)
+    assert "5.40 USD refunded in all Export" in page and "5.40 USD refunded Export" in dated
+    assert "Could not be delivered Automatic" in page

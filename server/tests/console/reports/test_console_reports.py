@@ -139,13 +139,13 @@ async def test_a_dealer_sees_its_own_without_costs_and_suppliers(
         page = await see(clerk, f"/console/reports{query}")
         assert re.search(r"Total 3 5.40 1.80 3.60", page), query
         assert "Profit (est.), USD" in page or "dealer" in query, query
-        kept = re.search(r"Profit \(est.\) ([\d.]+) USD at suggested prices", page)
+        kept = re.search(r"Profit \(est.\) ([\d.]+) USD resale less net spent", page)
         assert (kept and re.search(rf"Total 3 5.40 1.80 3.60 [\d.]+ {kept[1]} ", page)) or "dealer" in query, query
         assert not [word for word in HIDDEN if word in page], query
         exported = (await clerk.get(f"/console/reports.csv{query}")).text
         assert not [word for word in HIDDEN if word.lower() in exported.lower()], query
         assert str(stranger.tenant_id) not in exported
-    kept = re.search(r"Profit \(est.\) ([\d.]+) USD at suggested", await see(clerk, "/console/reports"))
+    kept = re.search(r"Profit \(est.\) ([\d.]+) USD resale less", await see(clerk, "/console/reports"))
     assert kept and f"Profit (est.), 30 days {kept[1]} USD" in await see(clerk, "/console")
 
 
@@ -240,7 +240,7 @@ async def test_a_statement_is_a_page_and_a_file_on_both_sides(admin: Browser, cl
         )
         page = await see(one, f"{path}/{month}")
         assert "Purchases −5.40 USD 2 entries" in page and "Refunds + 1.80 USD 1 entry" in page
-        assert "Balance so far 996.40 USD" in page
+        assert "Balance so far = 996.40 USD" in page
         answered = await one.get(f"{path}/{month}/pdf")
         assert answered.headers["content-type"] == "application/pdf"
         assert f"statement-{dealer.tenant_id}-{month}.pdf" in answered.headers["content-disposition"]

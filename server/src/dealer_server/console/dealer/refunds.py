@@ -42,7 +42,8 @@ async def refunds(context: RequestContext) -> Html:
     faults = params.faults(context.query, status=STATES)
     found, amounts, unsettled = ListPage[RefundRow]((), None), dict[str, int](), list[RefundRow]()
     status = params.text(context.query, "status")
-    filtered = any(params.text(context.query, name) for name in ("status", "q", "from", "to"))
+    dated = bool(context.query.get("from") or context.query.get("to"))
+    filtered = dated or any(params.text(context.query, name) for name in ("status", "q"))
     async with context.parts.database.connection() as connection:
         counted = await queues.by_status(connection, "refund", context.tenant_id)
         counted |= await queues.unsettled(connection, context.tenant_id)
@@ -64,7 +65,7 @@ async def refunds(context: RequestContext) -> Html:
     counts |= {"All": counted["ALL"]}
     return Html(
         sums=[
-            (words.text(state).lower(), amounts[state])
+            (words.text(state).lower() + (" in all" if state == "REFUNDED" and not dated else ""), amounts[state])
             for state in STATES
             if amounts.get(state) and status in (None, state)
         ],

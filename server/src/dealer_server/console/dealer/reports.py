@@ -28,7 +28,7 @@ async def show_report(context: RequestContext) -> Html:
         dates=dates.of_report(context, REPORTS, asked),
         keys=[(name, reports.WORDS[name]) for name in KEYS],
         by=reports.grouping(KEYS, "By"),
-        then=[("", "No second group"), *reports.grouping(KEYS, "Then by")],
+        then=[("", "Then by: nothing"), *reports.grouping(KEYS, "Then by")],
         own=True,
         resale=resale.worth(context.parts.catalogue(), found.groups),
         profit_change=await _profit_change(context, found),

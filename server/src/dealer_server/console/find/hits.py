@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from dealer_server import store
 from dealer_server.console.shared import params, words
 from dealer_server.console.shared.permissions import permissions
+from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.console.shared.words import State
 from dealer_server.db.connection import Connection
@@ -80,7 +81,7 @@ COLUMNS: Mapping[str, Columns] = {
     "eSIMs": Columns("eSIM", "ICCID", "Order", "Bought"),
     "Dealers": Columns("Dealer", "Number and AppKey", at="Created"),
     "Packages": Columns("Package", "Code"),
-    "Regions": Columns("Region", "Code", "Packages"),
+    "Regions": Columns("Region", "Code and packages"),
     "Orders and eSIMs by dealer": Columns("List"),
     "Suppliers": Columns("Supplier", about="Kind"),
     "Webhook deliveries": Columns("Delivery", about="Event", at="Created"),
@@ -395,7 +396,12 @@ def _regions(context: RequestContext, asked: Query) -> Part:
     ]
     return Part(
         [
-            Hit(params.address("/console/packages", {"region": code}), "region", code, name, about=f"{count:,}")
+            Hit(
+                params.address("/console/packages", {"region": code}),
+                "region",
+                f"{code} · {many(count, 'package')}",
+                name,
+            )
             for (name, code), count in found
         ],
         len(found) if len(found) > MOST else None,

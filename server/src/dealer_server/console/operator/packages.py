@@ -28,7 +28,7 @@ from dealer_server.rules.money import percent
 from dealer_server.rules.price_lists import price_list
 from dealer_server.rules.reports import recent
 from dealer_server.rules.reports.period import day_of
-from dealer_server.rules.reports.sums import DaySums, Sums
+from dealer_server.rules.reports.sums import DaySums
 from dealer_server.store.console import packages as console_packages
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.packages import PackageFilter, PackageRow, States
@@ -49,7 +49,6 @@ PRESETS = (
 )
 """On sale, sold out and off sale are all of them."""
 COLUMNS = ("name", "place", "data", "supplier", "-cost", "-price", "margin", "-sold", "-revenue")
-DAYS_A_POINT = 3
 """Of the small line of sales."""
 FAULTS = 200
 CHANGES = 500
@@ -116,28 +115,17 @@ async def _tabs(context: RequestContext, states: States) -> Tabs:
     )
 
 
-class Sales(NamedTuple):
-    """Of a package in the last 30 days. `trend`: how many were sold in each DAYS_A_POINT of them."""
-
-    total: Sums
-    change: str
-    trend: Sequence[int]
-
-
-async def _sales(connection: Connection, packages: Sequence[Package], today: date) -> Mapping[str, Sales]:
-    """Of those that were sold, by packageCode."""
+async def _sales(connection: Connection, packages: Sequence[Package], today: date) -> Mapping[str, recent.Recent]:
+    """Of those that were sold in the last 30 days, by packageCode."""
     days: dict[str, list[DaySums]] = {}
     wanted, codes = report.Filter(recent.compared(today)), [package.package_code for package in packages]
     for row in await report.among(connection, wanted, ("package", "day"), codes):
         days.setdefault(row.keys["package"], []).append(DaySums(row.keys["day"], row.currency, row.sums))
-    found = {}
-    for package in packages:
-        if sold := days.get(package.package_code):
-            last = recent.recent(sold, package.currency, today)
-            trend = [one.sold for one in last.sums]
-            points = [sum(trend[at : at + DAYS_A_POINT]) for at in range(0, len(trend), DAYS_A_POINT)]
-            found[package.package_code] = Sales(last.total, last.change, points)
-    return found
+    return {
+        package.package_code: recent.recent(sold, package.currency, today)
+        for package in packages
+        if (sold := days.get(package.package_code))
+    }
 
 
 def _counts(states: States) -> Mapping[str, int]:

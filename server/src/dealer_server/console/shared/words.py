@@ -19,7 +19,7 @@ _OTHERWISE = {
     "IN_FLIGHT": "Being sent",
     "IN_USE": "In use",
     "NOT_SET": "Not set",
-    "ORDER_PAY": "Order",
+    "ORDER_PAY": "Purchase",
     "PARTIAL": "Partly delivered",
     "PARTIAL_DELIVERED": "Partly delivered",
     "PARKED": "Unconfirmed",

@@ -24,7 +24,7 @@ LABELS: Mapping[AnyNoticeType, tuple[str, str]] = {
     ),
     "TOPUP_REVIEWED": ("Top-up reviewed", "A top-up was approved or rejected."),
     "REFUND_REVIEWED": ("Refund reviewed", "The operator approved or rejected a refund that was in review."),
-    "RECEIVER_FAILING": ("Endpoint failing", "Your callback URL does not accept webhooks."),
+    "RECEIVER_FAILING": ("Endpoint failing", "Your endpoint does not accept webhooks."),
     "CREDENTIALS_CHANGED": ("AppKey changed", "An AppSecret was reset, or an AppKey was disabled or enabled."),
     "PRICE_CHANGED": ("Price changed", "Your price of a package has changed."),
     "PLANS_ENDING": ("Plans ending", "Plans of your customers end tomorrow without a recharge."),
@@ -34,7 +34,7 @@ LABELS: Mapping[AnyNoticeType, tuple[str, str]] = {
     "TOPUP_WAITING": ("Top-up to review", "A dealer asks for a top-up. One notice until the queue is empty again."),
     "REFUND_WAITING": ("Refund to review", "A refund needs a decision. One notice until the queue is empty again."),
     "DEALER_LOW": ("Dealer's balance low", "A dealer's balance is below what the dealer is told of."),
-    "DEALER_FAILING": ("Dealer's endpoint failing", "The callback URL of a dealer does not accept webhooks."),
+    "DEALER_FAILING": ("Dealer's endpoint failing", "The endpoint of a dealer does not accept webhooks."),
 }
 """For people: what each notice is called, and when it is sent."""
 

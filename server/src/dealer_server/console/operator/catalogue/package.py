@@ -44,7 +44,7 @@ PACKAGES, PACKAGE, EDIT = "/console/packages", "/console/packages/{code}", "/con
 NEW = "/console/packages/new"
 FORM_TEMPLATE = "operator/catalogue/package_form.html"
 PAYERS = 200
-LATEST_ORDERS = 4
+LATEST_ORDERS = 6
 AILING = ("degraded", "down", "paused")
 DATA_UNITS = ("KB", "MB", "GB", "TB")
 STARTING = {"currency": "USD", "dataType": "TOTAL", "type": "BASE", "duration": "30", "supplier": "stock"}
@@ -220,7 +220,7 @@ async def create(context: RequestContext) -> Answer:
 async def edit(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         package = await _package(connection, context)
-    return await _form(context, package, importing.texts(package), price=context.query.get("price"))
+    return await _form(context, package, importing.texts(package), typed=context.query)
 
 
 @action(EDIT, OPERATOR_ADMINS, FORM_TEMPLATE)
@@ -262,24 +262,34 @@ def _elsewhere(cells: dict[str, str], before: Mapping[str, str]) -> dict[str, st
 
 class Effect(NamedTuple):
     """What a price leaves over the cost at the first supplier. `cost` None: it is not known in the package's currency;
-    `price` None: none is typed yet that can be read."""
+    `price` None: none is typed yet that can be read. `retail`: what dealers may ask, None for nothing."""
 
     supplier: str
     cost: int | None
     price: int | None
+    retail: int | None
 
     @property
     def margin(self) -> int | None:
         return None if self.cost is None or self.price is None else price_list.margin(self.price, self.cost)
 
+    @property
+    def kept(self) -> int | None:
+        """What a dealer keeps of the retail price, in hundredths of a percent of it."""
+        return None if self.price is None or not self.retail else price_list.margin(self.retail, self.price)
 
-def _effect(package: Package, route: Sequence[Hop], typed: str) -> Effect:
+
+def _effect(package: Package, route: Sequence[Hop], cells: Mapping[str, str]) -> Effect:
     first = route[0] if route else Hop("", "", None, None)
+    cost = first.cost if first.cost_currency == package.currency else None
+    return Effect(first.supplier, cost, _amount(package, cells["price"]), _amount(package, cells["retailPrice"]))
+
+
+def _amount(package: Package, typed: str) -> int | None:
     try:
-        price = money.parse(typed.strip(), package.currency)
+        return money.parse(typed.strip(), package.currency)
     except ValueError:
-        price = None
-    return Effect(first.supplier, first.cost if first.cost_currency == package.currency else None, price)
+        return None
 
 
 class Beside(NamedTuple):
@@ -318,16 +328,16 @@ async def _form(
     package: Package | None,
     cells: Mapping[str, str],
     faults: Mapping[str, str] | None = None,
-    price: str | None = None,
+    typed: Mapping[str, str] | None = None,
 ) -> Html:
-    """`price`: the one whose effect is shown, where it is not that of the form."""
+    """`typed`: the prices whose effect is shown, where they are not those of the form."""
     route: Sequence[Hop] = ()
     effect = beside = None
     async with context.parts.database.connection() as connection:
         codes = await edit_package.suppliers(connection)
         if package is not None:
             route = (await store.purchase.routes(connection, [package.package_code])).get(package.package_code, ())
-            effect = _effect(package, route, cells["price"] if price is None else price)
+            effect = _effect(package, route, {**cells, **(typed or {})})
             beside = await _beside(connection, context, package, route, effect.price)
     version = context.form.get("version") or (version_of(importing.texts(package)) if package is not None else "")
     return Html(

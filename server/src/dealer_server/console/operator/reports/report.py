@@ -29,7 +29,7 @@ async def show_report(context: RequestContext) -> Html:
         dates=dates.of_report(context, REPORTS, asked),
         keys=[(name, reports.WORDS[name]) for name in KEYS],
         by=reports.grouping(KEYS, "By"),
-        then=[("", "No second group"), *reports.grouping(KEYS, "Then by")],
+        then=[("", "Then by: nothing"), *reports.grouping(KEYS, "Then by")],
         dealer=dealer,
         suppliers=suppliers,
         own=False,

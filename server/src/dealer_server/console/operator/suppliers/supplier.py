@@ -117,7 +117,6 @@ async def check(context: RequestContext) -> Html:
 async def _supplier(context: RequestContext, health: Health | None = None) -> Html:
     code, parts, now = context.path["code"], context.parts, context.now
     chosen: Range | None = params.one_of(context.query, "range", tuple(RECENT))
-    of = period(chosen or "24h", None, None, now)
     async with parts.database.connection() as connection:
         row = next((row for row in await console_suppliers.list_suppliers(connection) if row.code == code), None)
         if row is None:
@@ -126,7 +125,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         free = await free_iccids(connection, code)
         calls = await supplier_work.latest_calls(connection, code, findings.CALLS)
         counts = await findings.call_counts(connection, [row], now)
-        counted = await supplier_work.call_hours(connection, code, of.start, now)
+        of, call_bars = await _calls(connection, row, chosen, now)
         outages = await outage.since(connection, code, now - timedelta(days=OUTAGE_DAYS), OUTAGES)
         waiting = await supplier_work.waiting_orders(connection, code, WAITING)
         spans = [one for one in await console_suppliers.cost_spans(connection) if one.supplier == code]
@@ -135,7 +134,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         failing = findings.latest_failure(calls, now)
         dealers, _ = await report.names(connection, [call.tenant_id for call in calls], ())
         spent = (await spending(connection, [row], day_of(now)))[code]
-    count, call_bars = counts[code], bars((Bar(one.start, one.good, one.bad) for one in counted), of)
+    count = counts[code]
     totals = (await show_suppliers(parts.database, parts.data_keys, code))[0] if "totals" in context.query else None
     return Html(
         supplier=row,
@@ -163,6 +162,18 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         **served,
         margin=price_list.margin,
     )
+
+
+async def _calls(connection: Connection, row: SupplierRow, chosen: Range | None, now: datetime) -> tuple[Period, Bars]:
+    """The calls of the range that was asked for; else of the shortest with enough for a chart, or of 24 hours."""
+    names = (chosen,) if chosen else ("24h",) if row.up is False else tuple(RECENT)
+    found = list[tuple[Period, Bars]]()
+    for of in (period(name, None, None, now) for name in names):
+        counted = await supplier_work.call_hours(connection, row.code, of.start, now)
+        found.append((of, bars((Bar(one.start, one.good, one.bad) for one in counted), of)))
+        if found[-1][1].total >= FEW:
+            return found[-1]
+    return found[0]
 
 
 def _chart(row: SupplierRow, call_bars: Bars, of: Period) -> dict[str, Any]:
