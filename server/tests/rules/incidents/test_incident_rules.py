@@ -9,7 +9,7 @@ import pytest
 from dealer_server.rules.incidents import dealer, overview, receiver, supplier
 from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
 from dealer_server.rules.incidents.delay import delay_text
-from dealer_server.rules.incidents.health import share_text, supplier_word
+from dealer_server.rules.incidents.health import HOUR, LOOKED_BACK, degraded_since, share_text, supplier_word
 from dealer_server.rules.incidents.incident import Incident, worst_first
 from dealer_server.rules.incidents.overview import Balance, Findings, LowStock, Mails, Queued
 from dealer_server.rules.incidents.receiver import Receiver
@@ -304,6 +304,18 @@ def test_suppliers_that_are_degraded_are_one_incident():
         "Suppliers a and b are degraded: 94.1 % of 185 and 70.0 % of 10 calls succeeded in the last 24 hours,"
         " the latest failed: out of stock"
     )
+
+
+def test_what_is_degraded_has_been_so_since_the_hour_in_which_too_much_failed():
+    now, hour = datetime(2026, 11, 21, 9, 30, tzinfo=UTC), datetime(2026, 11, 21, 9, tzinfo=UTC)
+    fine = {hour - n * HOUR: (10, 10) for n in range(1, 8 * 24)}
+    assert degraded_since({**fine, hour - 3 * HOUR: (0, 20)}, now) == hour - 2 * HOUR, "the hour is over then"
+    assert degraded_since(fine, now) == hour, "it became so after the hours that were counted"
+    assert degraded_since(dict.fromkeys(fine, (1, 2)), now) == hour - LOOKED_BACK + HOUR, "as far as is looked back"
+    [told_since] = overview.incidents(
+        found(suppliers=[(of_supplier(answered=7, asked=10, degraded_since=SIX), NOTHING)]), NOW
+    )
+    assert told_since.text.endswith("has been degraded") and told_since.since == SIX and not told_since.waits
 
 
 def test_what_does_equal_harm_stands_by_its_words():
