@@ -184,7 +184,7 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert _marks((await clerk.get("/console/profiles")).text) == ["Not mailed"] * 2
         assert third in (await clerk.get("/console/profiles.csv?status=NOT_MAILED")).text
         home = (await clerk.get("/console")).text
-        assert re.search(r"2\seSIMs are not mailed<", home) and waiting in home
+        assert re.search(r"2\seSIMs were mailed to nobody<", home) and waiting in home
         again = await bought(dealer)
         for where in ("/console/orders", "/console"):
             text = (await clerk.get(where)).text

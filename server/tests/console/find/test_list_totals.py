@@ -40,10 +40,11 @@ async def test_tabs_of_orders_and_esims_say_how_many_they_list(dealer: ApiClient
         admin, f"/console/orders?{own}&to=2020-01-01"
     )
     page = await see(admin, f"/console/profiles?{own}")
-    listed = "All 3 Unused 2 In use 0 Nearly used 0 Ended 0 Problems 1 "
+    listed = "All 3 Unused 2 In use 0 Nearly used 0 Ended 0 Failed 1 "
     assert listed in page and "3 eSIMs" in page
     tabs = {
-        "Problems": {"PROBLEM": "1 eSIM", "FAILED": "1 eSIM"},
+        "Failed": {"FAILED": "1 eSIM"},
+        "In use": {"IN_USE": "No eSIMs", "SUSPENDED": "No eSIMs"},
         "Unused": {"UNUSED": "2 eSIMs", "INSTALLED": "No eSIMs"},
     }
     for tab, state, count in [(tab, *one) for tab, states in tabs.items() for one in states.items()]:

@@ -1,7 +1,7 @@
 """The list of eSIMs, of all dealers or of one: its filters, its order, its pages, and its file."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from dealer_server.console.find import dates, files, tabs
@@ -11,6 +11,7 @@ from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, 
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.recharges import offers
+from dealer_server.rules.incidents import dealer as rules
 from dealer_server.rules.incidents.dealer import Ending
 from dealer_server.rules.install.stage import use_by
 from dealer_server.rules.orders import identity
@@ -32,13 +33,14 @@ More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order", "ends")
 GROUPS: Mapping[str, tuple[State, ...]] = {
     "UNUSED": ("PENDING", "NOT_INSTALLED", "INSTALLED"),
-    "IN_USE": ("IN_USE",),
+    "IN_USE": ("IN_USE", "SUSPENDED"),
     "NEARLY_USED": ("NEARLY_USED",),
-    "OVER": ("USED_UP", "ENDED", "REFUNDING", "REFUNDED", "CANCELLED"),
-    "PROBLEM": ("FAILED", "REVIEW", "SUSPENDED"),
+    "OVER": ("USED_UP", "ENDED", "REVIEW", "REFUNDING", "REFUNDED", "CANCELLED"),
+    "FAILED": ("FAILED",),
 }
-"""Tabs and the states that each lists; each state is in one of them."""
-_NAMES: Mapping[str, str] = {"UNUSED": "Unused", "OVER": "Ended", "PROBLEM": "Problems"}
+"""Tabs and the states that each lists; each state is in one of them. None asks for attention: orders that
+failed and refunds in review have queues of their own, which the first page counts."""
+_NAMES: Mapping[str, str] = {"UNUSED": "Unused", "OVER": "Ended"}
 NOT_MAILED: Listed = "NOT_MAILED"
 """A tab of those that are not installed, for a dealer who mails from here."""
 _GROUP_OF: Mapping[str, str] = {
@@ -74,6 +76,13 @@ class Chosen(NamedTuple):
     options: Sequence[tuple[str, str]]
 
 
+class Cure(NamedTuple):
+    """How many plans end on a day, and what may be done."""
+
+    plans: int
+    sentence: str
+
+
 def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
     asked = _asked(query)
     first, end = identity.ids_between(params.day(query, "from"), params.day(query, "to", after=True))
@@ -96,7 +105,9 @@ def _chosen(asked: str, *, wrong: bool) -> Chosen:
     group = asked if asked in GROUPS else _GROUP_OF.get(asked, "")
     within: Sequence[Listed] = (NOT_MAILED,) if group == NOT_MAILED else GROUPS.get(group, STATES)
     options = (
-        [(group, "Any status"), *((state, _name(state)) for state in within)] if (group or wrong) and within[1:] else []
+        [(group, "Any status"), *((state, _name(state)) for state in within if state != group)]
+        if (group or wrong) and within[1:]
+        else []
     )
     return Chosen(group, "" if asked == group else asked, options)
 
@@ -162,7 +173,7 @@ async def _tabs(context: RequestContext, name: str, counts: Counts, soon: int | 
     if mails:
         presets.insert([*GROUPS].index("UNUSED") + 1, (_name(NOT_MAILED), {name: NOT_MAILED}))
     listed = _listed(counts, soon, mails=mails)
-    return await tabs.of(context, PROFILES, presets, listed, COUNTED, parts=_GROUP_OF, problems=_name("PROBLEM"))
+    return await tabs.of(context, PROFILES, presets, listed, COUNTED, parts=_GROUP_OF)
 
 
 async def _read(connection: Connection, wanted: ProfileFilter, seen: int | None, order: Order) -> ListPage[ProfileRow]:
@@ -183,13 +194,31 @@ async def count_ending_soon(connection: Connection, tenant_id: int, now: datetim
 async def ending_soon_of(connection: Connection, context: RequestContext) -> Ending:
     """Of the dealer's plans, with how many can be recharged where they are few."""
     ending = await count_ending_soon(connection, context.tenant_id, context.now)
-    if not 0 < ending.plans <= RECHARGEABLE_COUNTED:
-        return ending
+    possible = await _rechargeable(connection, context, ending_soon(context.now), ending.plans)
+    return ending._replace(rechargeable=possible)
+
+
+async def cures(connection: Connection, context: RequestContext) -> dict[date, Cure]:
+    """Of the dealer's plans that end today and tomorrow."""
+    today, soon = day_of(context.now), await count_ending_soon(connection, context.tenant_id, context.now)
+    found = dict[date, Cure]()
+    for day, plans in ((today, soon.today), (today + DAY, soon.tomorrow)):
+        possible = await _rechargeable(connection, context, (start_of(day), start_of(day) + DAY), plans)
+        cure = rules.before_the_end(plans, possible)
+        found[day] = Cure(plans, f"{cure[:1].upper()}{cure[1:]}.")
+    return found
+
+
+async def _rechargeable(
+    connection: Connection, context: RequestContext, ending: tuple[datetime, datetime], plans: int
+) -> int | None:
+    """How many of so many plans that end in this time can be recharged; None where they are none or many."""
+    if not 0 < plans <= RECHARGEABLE_COUNTED:
+        return None
     prices = await tenant.load_prices(connection, context.tenant_id)
-    found = await store.ending_by_package(connection, context.tenant_id, ending_soon(context.now), ending.plans)
+    found = await store.ending_by_package(connection, context.tenant_id, ending, plans)
     catalogue = context.parts.catalogue()
-    possible = [count for made, count in found.items() if offers.priced(catalogue, *made, prices)]
-    return ending._replace(rechargeable=sum(possible))
+    return sum(count for made, count in found.items() if offers.priced(catalogue, *made, prices))
 
 
 def _iccid_fault(typed: str | None) -> dict[str, str]:

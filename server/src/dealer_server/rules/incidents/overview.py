@@ -136,7 +136,7 @@ def _mails(mails: Mails | None, now: datetime) -> Incident | None:
 
 def _two_factor() -> Incident:
     detail = "your password alone opens the console"
-    return Incident("TWO_FACTOR", "", "waiting", "Two-factor sign-in is off for your account", detail=detail)
+    return Incident("TWO_FACTOR", "", "note", "Two-factor sign-in is off for your account", detail=detail)
 
 
 def _more_receivers(count: int) -> Incident | None:
