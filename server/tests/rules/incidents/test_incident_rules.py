@@ -260,10 +260,10 @@ def test_what_is_broken_stands_first_then_what_is_degraded_then_tasks():
         ("fault", "MAILS", ""),
         ("degraded", "SUPPLIER", "rt:redtea"),
         ("degraded", "BALANCE", "10001"),
+        ("degraded", "BALANCE", "10002"),
         ("waiting", "REFUNDS", ""),
-        ("waiting", "BALANCE", "10002"),
         ("waiting", "TOPUPS", ""),
-        ("waiting", "TWO_FACTOR", ""),
+        ("note", "TWO_FACTOR", ""),
     ]
     late = overview.incidents(found(queues=[Queued("REFUNDS", 1, DAYS_AGO, {})]), NOW)
     assert [one.level for one in late] == ["degraded"]
@@ -281,14 +281,14 @@ def test_a_low_balance_for_which_a_top_up_waits_is_told_with_it():
         incidents = overview.incidents(found(queues=queues, balances=balances), NOW)
         return [(one.kind, one.level, one.detail) for one in incidents]
 
-    assert said(beta) == [("TOPUPS", "waiting", "the balance of Beta lasts about 6 days")]
+    assert said(beta) == [("TOPUPS", "degraded", "the balance of Beta lasts about 6 days")]
     both = "the balance of Acme lasts about 1 day, 1 more balance lasts 7 days or less"
     assert said(acme, beta) == [("TOPUPS", "degraded", both)]
     [merged] = overview.incidents(found(queues=queues, balances=[acme, beta]), NOW)
     low = [Subject("BALANCE", name) for name in "123"]
     assert [covers(merged, one) for one in (Subject("TOPUPS"), *low)] == [True, True, True, False]
-    assert said(beta._replace(topped_up=False)) == [("BALANCE", "waiting", pace), ("TOPUPS", "waiting", "")]
-    assert said(beta, queues=[]) == [("BALANCE", "waiting", pace)]
+    assert said(beta._replace(topped_up=False)) == [("BALANCE", "degraded", pace), ("TOPUPS", "waiting", "")]
+    assert said(beta, queues=[]) == [("BALANCE", "degraded", pace)]
 
 
 def test_suppliers_that_are_degraded_are_one_incident():

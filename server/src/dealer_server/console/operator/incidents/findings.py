@@ -104,7 +104,7 @@ async def of_receiver(
     connection: Connection, context: RequestContext, tenant_id: int, answered: Answered
 ) -> list[IncidentRow]:
     """Of one dealer's, for its page. `answered`: in the last 24 hours."""
-    receiver = await receivers.of_dealer(connection, tenant_id, answered)
+    receiver = await receivers.of_dealer(connection, tenant_id, context.now, answered)
     found = receiver_rules.incident(receiver, context.now) if receiver else None
     return [row._replace(links=()) for row in _shown([] if found is None else [found], context)]
 
@@ -130,7 +130,7 @@ async def of_dealer(
         threshold=row.low_balance_threshold,
         cheapest=means.cheapest,
         credentials=means.credentials,
-        receiver=await receivers.of_dealer(connection, row.tenant_id, answered),
+        receiver=await receivers.of_dealer(connection, row.tenant_id, context.now, answered),
     )
     here = Link("View dealer", f"/console/dealers/{row.tenant_id}")
     told = [*dealer_rules.incidents(found, context.now), *[one for one in decided if one]]

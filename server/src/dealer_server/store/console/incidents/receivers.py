@@ -14,6 +14,7 @@ from dealer_server.rules.incidents.health import (
     LOOKED_BACK,
     Hours,
     degraded_since,
+    is_degraded,
 )
 from dealer_server.rules.incidents.receiver import COUNTED, TOLD_FROM, Receiver
 from dealer_server.rules.webhooks.answers import word
@@ -106,10 +107,16 @@ async def count_failing(connection: Connection) -> int:
     return count or 0
 
 
-async def of_dealer(connection: Connection, tenant_id: int, answered: Answered | None = None) -> Receiver | None:
+async def of_dealer(
+    connection: Connection, tenant_id: int, now: datetime, answered: Answered | None = None
+) -> Receiver | None:
     """None where the dealer never set a callback URL. `answered`: how its endpoint answered lately."""
     row = await connection.fetchrow(_ONE, tenant_id)
     if row is None:
         return None
     counted = answered or Answered()
-    return Receiver(**row, accepted=counted.accepted, attempts=counted.attempts)
+    since = None
+    if is_degraded(counted.accepted, counted.attempts):
+        hours = await _hours(connection, [tenant_id], now - LOOKED_BACK - COUNTED_HOURS * HOUR)
+        since = degraded_since(hours[tenant_id], now)
+    return Receiver(**row, accepted=counted.accepted, attempts=counted.attempts, degraded_since=since)
