@@ -175,12 +175,12 @@ def _webhooks(counted: Counted, of: Period) -> Figure:
         points = 100 * now[0] / now[1] - 100 * was[0] / was[1]
         change = f"{'+' if points > 0 else '−'}{abs(points):.1f} points" if abs(points) >= 0.05 else "no change"
     return Figure(
-        title="Webhooks accepted",
+        title="Webhooks",
         value=share_text(answered, attempts),
         href="/console/webhooks",
         change=change,
         degraded=is_degraded(answered, attempts),
-        note=f"of {many(attempts, 'attempt')}" if attempts else "None was sent.",
+        note=f"of {many(attempts, 'attempt')} accepted" if attempts else "None was sent.",
         numbers=[100 * good / count if count else 100 for good, count in zip(share, tried, strict=True)]
         if attempts
         else [],

@@ -136,13 +136,13 @@ async def delivery_times(connection: Connection, of: Period) -> Figure:
     found = await console_orders.list_orders(connection, wanted, None, SAMPLE)
     took = await console_overview.delivery_seconds(connection, [(row.tenant_id, row.order_id) for row in found.rows])
     if not took:
-        return Figure("Payment to eSIM (median)", "–", "", note="No order was delivered")
+        return Figure("Payment to eSIM", "–", "", note="No order was delivered")
     ranked, size = sorted(took), -(-len(took) // POINTS)
     return Figure(
-        title="Payment to eSIM (median)",
+        title="Payment to eSIM",
         value=duration_text(ranked[len(ranked) // 2]),
         href=address("/console/orders", {"status": "DELIVERED", **span(of)}),
-        note=f"95 % within {duration_text(ranked[len(ranked) * 95 // 100])}",
+        note=f"median, 95 % within {duration_text(ranked[len(ranked) * 95 // 100])}",
         numbers=[median(took[at : at + size]) for at in range(0, len(took), size)] if len(took) > POINTS else [],
         label=f"median seconds to the first eSIM of the latest {many(len(took), 'order')}, the oldest first",
     )
