@@ -16,7 +16,6 @@ from dealer_server.console.shared.request_context import Html, Redirect, Request
 from dealer_server.db.connection import Connection
 from dealer_server.rules.bars import Bar, bars
 from dealer_server.rules.brand.brand import Brand
-from dealer_server.rules.incidents.dealer import FEW_DAYS
 from dealer_server.rules.period import period
 from dealer_server.rules.reports import recent as rules
 from dealer_server.rules.reports.period import day_of, start_of
@@ -116,7 +115,6 @@ async def home(context: RequestContext) -> Html:
         yesterday=recent.sums[-2],
         profit=_profit(context, bought, wallet.currency),
         per_day=rules.per_day(recent),
-        is_low=left is not None and left <= FEW_DAYS,
         days_left=left if left is not None and left <= LASTS_DAYS else None,
         packages=packages,
         starts=[start_of(day) for day in recent.days],

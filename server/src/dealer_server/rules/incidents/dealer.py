@@ -111,8 +111,13 @@ def _returned(orders: Sequence[int]) -> Iterator[Incident]:
         yield Incident("RETURNED", subject, "fault", text, detail="you have the money back, the buyer has no eSIM")
 
 
+def is_low(days: int | None) -> bool:
+    """A balance that lasts so long is told of, and marked on every page; None: that is not known."""
+    return days is not None and days <= FEW_DAYS
+
+
 def _lasts(days: int | None) -> list[Incident]:
-    if days is None or days > FEW_DAYS:
+    if days is None or not is_low(days):
         return []
     text = f"Your balance lasts about {many(days, 'day')}" if days else "Your balance lasts less than a day"
     return [Incident("BALANCE", "", "degraded", text, detail="as fast as you spent it in the last 7 days")]

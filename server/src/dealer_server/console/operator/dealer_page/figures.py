@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dealer_server.console.shared import reports
 from dealer_server.db.connection import Connection
 from dealer_server.rules.axis import Number
-from dealer_server.rules.incidents.dealer import FEW_DAYS
+from dealer_server.rules.incidents.dealer import is_low
 from dealer_server.rules.incidents.receiver import Health, health
 from dealer_server.rules.period import period
 from dealer_server.rules.reports import recent
@@ -55,11 +55,6 @@ class Sales(NamedTuple):
     @property
     def is_low(self) -> bool:
         return is_low(self.days_left)
-
-
-def is_low(days: int | None) -> bool:
-    """A balance that lasts so long is told of, and marked in the colour of its incident."""
-    return days is not None and days <= FEW_DAYS
 
 
 async def endpoint_answers(connection: Connection, tenant_ids: Sequence[int], now: datetime) -> Mapping[int, Answered]:
