@@ -197,7 +197,7 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert "ot mailed" not in await see(clerk, f"/console/orders/{again['orderNo']}"), "its buyer has it"
         assert _marks((await clerk.get("/console/orders")).text) == ["Partly mailed"]
     async with signed_in(service, "admin", stranger.tenant_id) as other:
-        assert "not mailed" not in await see(other, "/console")
+        assert "mailed to nobody" not in await see(other, "/console")
         assert foreign["orderNo"] in (await other.get(waiting)).text and first not in (await other.get(waiting)).text
 
 
