@@ -184,7 +184,7 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert _marks((await clerk.get("/console/profiles")).text) == ["Not mailed"] * 2
         assert third in (await clerk.get("/console/profiles.csv?status=NOT_MAILED")).text
         home = (await clerk.get("/console")).text
-        assert re.search(r"2\seSIMs are not mailed<", home) and waiting in home
+        assert re.search(r"2\seSIMs were mailed to nobody<", home) and waiting in home
         again = await bought(dealer)
         for where in ("/console/orders", "/console"):
             text = (await clerk.get(where)).text
@@ -197,7 +197,7 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert "ot mailed" not in await see(clerk, f"/console/orders/{again['orderNo']}"), "its buyer has it"
         assert _marks((await clerk.get("/console/orders")).text) == ["Partly mailed"]
     async with signed_in(service, "admin", stranger.tenant_id) as other:
-        assert "not mailed" not in await see(other, "/console")
+        assert "mailed to nobody" not in await see(other, "/console")
         assert foreign["orderNo"] in (await other.get(waiting)).text and first not in (await other.get(waiting)).text
 
 

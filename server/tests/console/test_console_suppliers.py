@@ -282,7 +282,9 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     packages = page[packages_from:]
     assert "TEST-OK" in packages and "JC016" in packages and "1.80 USD" in packages
     listed = await see(admin, "/console/suppliers")
-    assert re.search(r"Supplier rt:near is degraded ?: .*?, the latest failed: our balance at the supplier is", listed)
+    assert re.search(
+        r"Supplier rt:near has been degraded since .*?, the latest failed: our balance at the supplier is", listed
+    )
     assert re.search(
         r"rt:near RT reseller API Degraded · [0-9]+ of [0-9]+ calls failed less than 95 % succeeded .*? rt:far ",
         listed,

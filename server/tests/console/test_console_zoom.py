@@ -14,8 +14,14 @@ from support.chromium import AXE, CROSSED, barriers, needs_chromium, opened, pag
 
 ZOOMED = {"viewport": {"width": 640, "height": 400}, "device_scale_factor": 2}  # a window of 1280 x 800 at 200 %
 ARABIC = "بيت الشرائح للسفر"
-OPERATORS = ("", "/orders", "/profiles", "/refunds", "/reports", "/topups", "/dealers", "/packages", "/webhooks",
-             "/suppliers", "/packages/TEST-OK", "/packages/TEST-OK/route", "/dealers/new", "/audit")  # fmt: skip
+OPERATORS = ("", "/notices", "/orders", "/profiles", "/refunds", "/reports", "/topups", "/dealers", "/packages",
+             "/webhooks", "/suppliers", "/packages/TEST-OK", "/packages/TEST-OK/route", "/dealers/new",
+             "/audit")  # fmt: skip
+ENDPOINT = "INSERT INTO webhook_endpoint (tenant_id, url, state) VALUES ($1, 'https://a.example/', 'ACTIVE')"
+ANSWERS = (
+    "INSERT INTO webhook_hour (tenant_id, hour, http_status, error, attempts, took_ms)"
+    " SELECT $1, date_trunc('hour', now()) - interval '1 hour', 500, 'HTTP 500', 7, 1"
+)
 DEALERS = ("", "/orders", "/profiles", "/catalogue", "/bulk", "/wallet", "/reports", "/webhooks", "/credentials")
 
 pytestmark = needs_chromium
@@ -40,8 +46,8 @@ async def page_of(chromium: Chromium, who: Browser) -> AsyncIterator[Page]:
 
 
 async def fits(page: Page, url: str) -> None:
-    """Nothing is wider than the window, no text of a row crosses its line, also in wider windows, nothing bars anybody,
-    and the heading can be seen."""
+    """Nothing is wider than the window, no text crosses the line of its row or the edge of its button, also in wider
+    windows, nothing bars anybody, and the heading can be seen."""
     await page.set_viewport_size({"width": 1_440, "height": 800})
     await page.goto(url)
     for width in (1_440, 1_280, 1_152, 1_024, 640):
@@ -58,7 +64,12 @@ async def test_pages_of_operators_fit_at_twice_their_size(
     await service.change(dealer.tenant_id, name=ARABIC)
     order_no = (await dealer.order(transactionId=f"zoom-{secrets.token_hex(8)}", remark="רכישה לקיץ")).data["orderNo"]
     await dealer.delivered(order_no)
+    async with service.database.connection() as connection:  # a notice with two acts
+        await connection.execute(ENDPOINT, dealer.tenant_id)
+        await connection.execute(ANSWERS, dealer.tenant_id)
     async with page_of(chromium, admin) as page:
+        await page.goto(f"{service.url}/console/notices")
+        await expect(page.get_by_role("link", name="View endpoint").first).to_be_visible()
         for path in (*OPERATORS, f"/orders/{order_no}", f"/dealers/{dealer.tenant_id}"):
             await fits(page, f"{service.url}/console{path}")
 

@@ -34,8 +34,8 @@ _AXE_AT_REST = """async (asked) => {
   }
   return violations.map((one) => (one === sizes ? {...one, nodes: small} : one));
 }"""
-# Text of a row of a table that is drawn across the line above or below it.
-CROSSED = """() => [...document.querySelectorAll(".table-responsive tbody tr")].flatMap((row) => {
+# Text of a row that is drawn across the line above or below it, and of a button that is narrower than its words.
+CROSSED = """() => [...document.querySelectorAll(".table-responsive tbody tr, .incidents > li")].flatMap((row) => {
   const {top, bottom} = row.getBoundingClientRect(), range = document.createRange();
   const texts = document.createTreeWalker(row, NodeFilter.SHOW_TEXT), found = [];
   while (texts.nextNode()) {
@@ -51,7 +51,18 @@ CROSSED = """() => [...document.querySelectorAll(".table-responsive tbody tr")].
     if (!inside) found.push(`text crosses its row at ${innerWidth}: ${text.data.trim().slice(0, 60)}`);
   }
   return found;
-})"""
+}).concat([...document.querySelectorAll("#main .btn")].flatMap((button) => {
+  const {left, right} = button.getBoundingClientRect(), range = document.createRange();
+  const texts = document.createTreeWalker(button, NodeFilter.SHOW_TEXT), found = [];
+  while (texts.nextNode()) {
+    const text = texts.currentNode, held = text.parentElement;
+    if (!text.data.trim() || held.offsetWidth <= 1 || !held.checkVisibility()) continue;  // hidden, or of no size
+    range.selectNodeContents(text);
+    const fits = [...range.getClientRects()].every((one) => one.left >= left - 1 && one.right <= right + 1);
+    if (!fits) found.push(`a button is narrower than its words at ${innerWidth}: ${text.data.trim()}`);
+  }
+  return found;
+}))"""
 expect.set_options(timeout=1_000 * PATIENCE)
 needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="no chromium here")
 

@@ -533,7 +533,7 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
             assert "See the plans" in await see(developer, "/console"), "who may not recharge"
         fitting = await dealer.post("/package/list", {"iccid": made[1]["iccid"], "type": "TOPUP"})
         await service.change(dealer.tenant_id, prices={one["packageCode"]: "off" for one in fitting.data["packages"]})
-        assert "none can be recharged" in await see(clerk, "/console"), "with nothing that is on sale for the dealer"
+        assert "it cannot be recharged" in await see(clerk, "/console"), "with nothing that is on sale for the dealer"
         day = (datetime.now(UTC).date() + timedelta(days=1)).isoformat()
         notice = NewNotice(dealer.tenant_id, "PLANS_ENDING", day, {"date": day, "count": 2, "plans": []})
         await service.database.run(lambda connection: outbox.add(connection, [notice], datetime.now(UTC)))

@@ -25,7 +25,7 @@ async def test_a_dealer_is_listed_with_its_turnover_last_order_and_what_waits(
         "Revenue, 30 days 1.80 USD" in one
         and re.search(r"1 top-up, 5.00 USD, has waited for approval [^.]+ ?\. Review ", one)
         and "Orders 1 Failed All orders" in one
-        and "eSIMs sold, 30 days 1 1 in all" in one
+        and "eSIMs, 30 days 1 1 in all" in one
         and "Revenue per day, USD" in one
     )
     html = (await admin.get(f"/console/dealers/{dealer.tenant_id}")).text

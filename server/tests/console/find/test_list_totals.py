@@ -40,12 +40,12 @@ async def test_tabs_of_orders_and_esims_say_how_many_they_list(dealer: ApiClient
         admin, f"/console/orders?{own}&to=2020-01-01"
     )
     page = await see(admin, f"/console/profiles?{own}")
-    listed = "All 3 Unused 2 In use 0 Ended 0 Problems 1 "
+    listed = "All 3 Unused 2 In use 0 Ended 0 Failed 1 "
     assert listed in page and "3 eSIMs" in page
     tabs = {
-        "Problems": {"PROBLEM": "1 eSIM", "FAILED": "1 eSIM"},
+        "Failed": {"FAILED": "1 eSIM"},
         "Unused": {"UNUSED": "2 eSIMs", "INSTALLED": "No eSIMs"},
-        "In use": {"IN_USE": "No eSIMs", "NEARLY_USED": "No eSIMs"},
+        "In use": {"IN_USE": "No eSIMs", "NEARLY_USED": "No eSIMs", "SUSPENDED": "No eSIMs"},
     }
     for tab, state, count in [(tab, *one) for tab, states in tabs.items() for one in states.items()]:
         page = (await admin.get(f"/console/profiles?{own}&state={state}")).text

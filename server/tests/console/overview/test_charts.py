@@ -15,11 +15,11 @@ def charts() -> Any:
 
 
 def test_the_period_before_is_an_area_behind_the_bars_up_to_what_is_not_over():
-    page = charts().bars("Sold", DAYS, [(1, "Sold", [1, 2, 3, 4])], open=True, before=("The days before", [4, 2, 0, 1]))
+    page = charts().bars("Sold", DAYS, [(1, "Sold", [1, 2, 3, 4])], open=True, before=[4, 2, 0, 1])
     assert 'd="M0 100V0.0h10V50.0h10V100.0h10V100"' in page
     assert page.index("chart-before") < page.index('layer-1" x='), "bars stand in front of it"
     assert KEY(page) == ["1", "before", "unfinished"]
-    gap = charts().bars("Sold", DAYS, [(1, "Sold", [4, 4, 4, 4])], before=("The days before", [4, None, 2, 1]))
+    gap = charts().bars("Sold", DAYS, [(1, "Sold", [4, 4, 4, 4])], before=[4, None, 2, 1])
     assert 'd="M0 100V0.0h10V100M20 100V50.0h10V75.0h10V100"' in gap
 
 

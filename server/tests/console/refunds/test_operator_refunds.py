@@ -16,7 +16,7 @@ from support.console.operator_pages import acts, does, fill, see, text_of
 from support.patience import found
 
 QUEUE = "/console/refunds"
-LISTS = (("orders", "status", "Refund in review 1", "Being refunded 1"), ("profiles", "state", "Problems 1", "Ended 1"))
+LISTS = (("orders", "status", "Refund in review 1", "Being refunded 1"), ("profiles", "state", "Ended 1", "Ended 1"))
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ async def test_days_are_compared_with_as_many_before_them(
     assert "Spent 5.40 USD ↓ down 50 % , 3 bought" in await see(clerk, f"{alone}&by=day")
     earlier = doubled.replace("day - 1", "day - 35")
     await fetch(service.database, f"{earlier} FROM report_sum {whose} RETURNING 1", dealer.tenant_id)
-    assert re.search(r"% vs 29 days before ?, 6 eSIMs", home := await see(clerk, "/console")), home
+    assert re.search(r"% vs period before", home := await see(clerk, "/console")), home
 
 
 @pytest.mark.usefixtures("clerk")
@@ -155,7 +155,7 @@ async def test_the_home_page_tells_of_the_last_30_days_and_of_the_packages_bough
     await stranger.order()
     await folded(service.database)
     page = await see(clerk, "/console")
-    assert "Spent today so far 5.40 USD 3 eSIMs Spent, 30 days 5.40 USD 3 eSIMs Profit (est.), 30 days" in page
+    assert "Spent today 5.40 USD 3 eSIMs Spent, 30 days 5.40 USD 3 eSIMs Profit (est.), 30 days" in page
     assert "TEST-OK 1 GB 7 days TEST-OK 2 3.60 USD" in page
     assert "TEST-ASYNC 1 1.80 USD" in page
     assert f'{dates.day(clock.now())} <span class="text-secondary">so far</span>' in (await clerk.get("/console")).text
@@ -164,7 +164,7 @@ async def test_the_home_page_tells_of_the_last_30_days_and_of_the_packages_bough
 async def test_the_home_page_of_a_dealer_who_bought_nothing_has_no_chart(dealer: ApiClient, service: Service):
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         page = await see(one, "/console")
-    assert "Spent today so far 0.00 USD 0 eSIMs Spent, 30 days 0.00 USD 0 eSIMs" in page and "Profit" not in page
+    assert "Spent today 0.00 USD 0 eSIMs Spent, 30 days 0.00 USD 0 eSIMs" in page and "Profit" not in page
     assert "Top packages" not in page and "Spent per day" not in page
 
 

@@ -9,7 +9,7 @@ import pytest
 from dealer_server.rules.incidents import dealer, overview, receiver, supplier
 from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
 from dealer_server.rules.incidents.delay import delay_text
-from dealer_server.rules.incidents.health import share_text, supplier_word
+from dealer_server.rules.incidents.health import HOUR, LOOKED_BACK, degraded_since, share_text, supplier_word
 from dealer_server.rules.incidents.incident import Incident, worst_first
 from dealer_server.rules.incidents.overview import Balance, Findings, LowStock, Mails, Queued
 from dealer_server.rules.incidents.receiver import Receiver
@@ -260,10 +260,10 @@ def test_what_is_broken_stands_first_then_what_is_degraded_then_tasks():
         ("fault", "MAILS", ""),
         ("degraded", "SUPPLIER", "rt:redtea"),
         ("degraded", "BALANCE", "10001"),
+        ("degraded", "BALANCE", "10002"),
         ("waiting", "REFUNDS", ""),
-        ("waiting", "BALANCE", "10002"),
         ("waiting", "TOPUPS", ""),
-        ("waiting", "TWO_FACTOR", ""),
+        ("note", "TWO_FACTOR", ""),
     ]
     late = overview.incidents(found(queues=[Queued("REFUNDS", 1, DAYS_AGO, {})]), NOW)
     assert [one.level for one in late] == ["degraded"]
@@ -281,14 +281,14 @@ def test_a_low_balance_for_which_a_top_up_waits_is_told_with_it():
         incidents = overview.incidents(found(queues=queues, balances=balances), NOW)
         return [(one.kind, one.level, one.detail) for one in incidents]
 
-    assert said(beta) == [("TOPUPS", "waiting", "the balance of Beta lasts about 6 days")]
+    assert said(beta) == [("TOPUPS", "degraded", "the balance of Beta lasts about 6 days")]
     both = "the balance of Acme lasts about 1 day, 1 more balance lasts 7 days or less"
     assert said(acme, beta) == [("TOPUPS", "degraded", both)]
     [merged] = overview.incidents(found(queues=queues, balances=[acme, beta]), NOW)
     low = [Subject("BALANCE", name) for name in "123"]
     assert [covers(merged, one) for one in (Subject("TOPUPS"), *low)] == [True, True, True, False]
-    assert said(beta._replace(topped_up=False)) == [("BALANCE", "waiting", pace), ("TOPUPS", "waiting", "")]
-    assert said(beta, queues=[]) == [("BALANCE", "waiting", pace)]
+    assert said(beta._replace(topped_up=False)) == [("BALANCE", "degraded", pace), ("TOPUPS", "waiting", "")]
+    assert said(beta, queues=[]) == [("BALANCE", "degraded", pace)]
 
 
 def test_suppliers_that_are_degraded_are_one_incident():
@@ -304,6 +304,18 @@ def test_suppliers_that_are_degraded_are_one_incident():
         "Suppliers a and b are degraded: 94.1 % of 185 and 70.0 % of 10 calls succeeded in the last 24 hours,"
         " the latest failed: out of stock"
     )
+
+
+def test_what_is_degraded_has_been_so_since_the_hour_in_which_too_much_failed():
+    now, hour = datetime(2026, 11, 21, 9, 30, tzinfo=UTC), datetime(2026, 11, 21, 9, tzinfo=UTC)
+    fine = {hour - n * HOUR: (10, 10) for n in range(1, 8 * 24)}
+    assert degraded_since({**fine, hour - 3 * HOUR: (0, 20)}, now) == hour - 2 * HOUR, "the hour is over then"
+    assert degraded_since(fine, now) == hour, "it became so after the hours that were counted"
+    assert degraded_since(dict.fromkeys(fine, (1, 2)), now) == hour - LOOKED_BACK + HOUR, "as far as is looked back"
+    [told_since] = overview.incidents(
+        found(suppliers=[(of_supplier(answered=7, asked=10, degraded_since=SIX), NOTHING)]), NOW
+    )
+    assert told_since.text.endswith("has been degraded") and told_since.since == SIX and not told_since.waits
 
 
 def test_what_does_equal_harm_stands_by_its_words():
@@ -368,7 +380,7 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
             [
                 "2 orders failed in the last 24 hours: you have the money back, the buyer has no eSIM",
                 "1 plan ends today: recharge where the package allows it, or sell another eSIM",
-                "34 eSIMs are not mailed: send each to its buyer",
+                "34 eSIMs were mailed to nobody: add an email, or send the link yourself",
                 "1 top-up of 1.00 USD waits for review",
             ],
         ),
@@ -385,12 +397,13 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
             ["1,300 plans end tomorrow: recharge where the package allows it, or sell another eSIM"],
         ),
         (Own(ending=Ending(2, 0, 0)), ["2 plans end today: none can be recharged, sell another eSIM"]),
+        (Own(ending=Ending(0, 1, 0)), ["1 plan ends tomorrow: it cannot be recharged, sell another eSIM"]),
         (Own(ending=Ending(2, 0, 2)), ["2 plans end today: all can be recharged"]),
         (
             Own(ending=Ending(1, 2, 2)),
             ["1 plan ends today, 2 plans tomorrow: 2 of 3 can be recharged, for the others sell another eSIM"],
         ),
-        (Own(unmailed=1), ["1 eSIM is not mailed: send it to its buyer"]),
+        (Own(unmailed=1), ["1 eSIM was mailed to nobody: add an email, or send the link yourself"]),
         (Own(refused=12), ["12 API calls were refused in the last 24 hours"]),
     ],
 )

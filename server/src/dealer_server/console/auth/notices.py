@@ -1,10 +1,11 @@
 """What is a user told of, and by which way? Settings, and the page of a notice, of operators and dealers."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import NamedTuple
 
 from dealer_server.console.auth import sign_in
+from dealer_server.console.find import profiles
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import DEALERS
@@ -22,6 +23,7 @@ from dealer_server.rules.notices.samples import sample
 from dealer_server.rules.notices.texts import LABELS, Text, text_of
 from dealer_server.store.console import dealer
 from dealer_server.store.notices import confirmations, listing, marks, recipients
+from dealer_server.store.notices.outbox import Notice
 
 NOTICES, ONE, SETTINGS = "/console/notices", "/console/notices/{notice_id}", "/console/notices/settings"
 MAILED = "Open the link sent to {}: notices go there once the address is confirmed"
@@ -85,16 +87,26 @@ async def notice(context: RequestContext) -> Html:
             raise NotFound
         outcomes = await listing.outcomes(connection, tenant_id, [notice_id])
         await marks.open_one(connection, user.user_id, notice_id)
+        text = await _text(connection, context, found)
     plans = found.data["plans"] if found.notice_type == "PLANS_ENDING" else []
     return Html(
         notice=found,
-        text=text_of(found.notice_type, found.data),
+        text=text,
         label=_NAMES[found.notice_type],
         outcomes=outcomes,
         plans=[(one, datetime.fromisoformat(one["planUseEndTime"])) for one in plans],
         more=int(found.data["count"]) - len(plans) if plans else 0,
         mails=context.parts.settings.mails,
     )
+
+
+async def _text(connection: Connection, context: RequestContext, found: Notice) -> Text:
+    """Of plans that are about to end, with what may be done as the home page says it."""
+    text = text_of(found.notice_type, found.data)
+    if found.notice_type != "PLANS_ENDING" or context.user.tenant_id is None:
+        return text
+    cure = (await profiles.cures(connection, context)).get(date.fromisoformat(found.data["date"]))
+    return text._replace(sentence=cure.sentence) if cure and cure.plans else text
 
 
 @action(f"{NOTICES}/read", READERS)

@@ -48,7 +48,7 @@ async def incidents(
         threshold=wallet.low_balance_threshold,
         cheapest=means.cheapest,
         credentials=means.credentials,
-        receiver=await receivers.of_dealer(connection, tenant_id),
+        receiver=await receivers.of_dealer(connection, tenant_id, context.now),
     )
     answered = await buying.answered_refunds(connection, tenant_id, context.now - ANSWERED_SINCE, REFUNDS)
     topups, sum_of_topups = await dealer.waiting_topups(connection, tenant_id)
@@ -86,7 +86,7 @@ async def _ending_secrets(connection: Connection, context: RequestContext) -> li
 
 async def of_receiver(connection: Connection, context: RequestContext) -> list[IncidentRow]:
     """What is wrong with the dealer's receiver."""
-    receiver = await receivers.of_dealer(connection, context.tenant_id)
+    receiver = await receivers.of_dealer(connection, context.tenant_id, context.now)
     found = None if receiver is None else receiver_rules.incident(receiver, context.now, own=True)
     if found is not None and found.since and (status := await _latest_answer(connection, context.tenant_id)):
         found = found._replace(text=f"Your endpoint answers HTTP {status}")

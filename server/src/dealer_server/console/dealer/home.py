@@ -118,7 +118,7 @@ async def home(context: RequestContext) -> Html:
         days_left=left if left is not None and left <= LASTS_DAYS else None,
         packages=packages,
         starts=[start_of(day) for day in recent.days],
-        spent=reports.amounts(recent.sums, "revenue", wallet.currency),
+        spent_by_day=reports.amounts(recent.sums, "revenue", wallet.currency),
         before=reports.chart_before(recent.before, wallet.currency),
         incidents=incidents,
         health=receiver_health(endpoint, webhook_day.good, webhook_day.total),

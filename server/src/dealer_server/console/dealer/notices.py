@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dealer_server.console.auth.notices import GROUPS, NOTICES
 from dealer_server.console.find import profiles
+from dealer_server.console.find.profiles import Cure
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.permissions import DEALERS
@@ -17,7 +18,7 @@ from dealer_server.rules import dates
 from dealer_server.rules.money import money
 from dealer_server.rules.notices.notice import AnyNoticeType, types_of
 from dealer_server.rules.notices.texts import Text, text_of
-from dealer_server.rules.reports.period import day_of, start_of
+from dealer_server.rules.reports.period import start_of
 from dealer_server.store.notices import listing, marks, recipients
 from dealer_server.store.notices.listing import Outcome
 from dealer_server.store.notices.outbox import Notice
@@ -26,8 +27,6 @@ _KINDS: Mapping[str, Sequence[AnyNoticeType]] = {title.lower(): types for title,
 UNREAD = "unread"
 SIZE = 100
 """Notices of a page: those of plans that have ended are one line of it."""
-FEW, LATEST = 8, 5
-"""Beside fewer others, so many of plans that ended latest have a line each."""
 
 
 class Row(NamedTuple):
@@ -69,9 +68,7 @@ async def notices(context: RequestContext) -> Html:
         found = await listing.newest(connection, context.tenant_id, types, before, SIZE + 1)
         known = await listing.outcomes(connection, context.tenant_id, [one.notice_id for one in found])
         url = await recipients.url(connection, context.tenant_id)
-        soon = await profiles.count_ending_soon(connection, context.tenant_id, context.now)
-    today = day_of(context.now)
-    left = {today: soon.today, today + profiles.DAY: soon.tomorrow}
+        left = await profiles.cures(connection, context)
     shown = [one for one in found[:SIZE] if kind != UNREAD or mark.is_unread(one.notice_id)]
     failed = defaultdict[int, list[Outcome]](list)
     for outcome in known:
@@ -79,7 +76,7 @@ async def notices(context: RequestContext) -> Html:
             failed[outcome.notice_id].append(outcome)
     rows = [_row(one, mark.is_unread(one.notice_id), failed[one.notice_id], left) for one in shown]
     following = found[SIZE - 1].notice_id if len(found) > SIZE and kind != UNREAD else None
-    lines = [Line([row]) for row in rows] if kind == "customers" else _lines(rows)
+    lines = [Line([row]) for row in rows] if kind == "customers" else _lines(rows, context.now)
     return Html(
         lines=lines,
         newest=found[0].notice_id if found else 0,
@@ -92,14 +89,12 @@ async def notices(context: RequestContext) -> Html:
     )
 
 
-def _lines(rows: Sequence[Row]) -> list[Line]:
-    """The newest first, where several rows are one line."""
-    ended, lines = [row for row in rows if row.ended], _joined([row for row in rows if not row.ended])
-    shown = LATEST if len(lines) < FEW else 0
-    latest, earlier = (ended[:shown], ended[shown:]) if ended[shown + 1 :] else (ended, [])  # a single one is no group
-    lines += [Line([row]) for row in latest]
-    if earlier:
-        lines.append(Line(earlier, _title(earlier)))
+def _lines(rows: Sequence[Row], now: datetime) -> list[Line]:
+    """The newest first, where several rows are one line: plans that have ended are one of each week."""
+    lines = _joined([row for row in rows if not row.ended])
+    for _, found in groupby((row for row in rows if row.ended), _week):
+        week = list(found)
+        lines.append(Line(week, _title(week, now) if week[1:] else ""))
     return sorted(lines, key=lambda its: _at(its.rows[0]), reverse=True)
 
 
@@ -128,18 +123,19 @@ def _approved_in(row: Row) -> str | None:
     return data["currency"] if approved else None
 
 
-def _row(one: Notice, unread: bool, failed: Sequence[Outcome], left: Mapping[date, int]) -> Row:
-    """`left`: how many plans still end on a day, as the home page and the list of eSIMs count them."""
+def _row(one: Notice, unread: bool, failed: Sequence[Outcome], left: Mapping[date, Cure]) -> Row:
     text = text_of(one.notice_type, one.data)
     level, ended = "fault" if text.urgent else "note", None
     if one.notice_type == "PLANS_ENDING":
         day = date.fromisoformat(one.data["date"])
-        told, still, today = int(one.data["count"]), left.get(day, 0), min(left)
+        told, still, today = int(one.data["count"]), left[day].plans if day in left else 0, min(left)
         level = "waiting" if still else "note" if day > today else "past"
         if level == "past":
             text, ended = text._replace(subject=f"{many(told, 'plan')} ended"), day
         elif still != told:
             text = text._replace(subject=f"{text.subject}, {still or 'none'} still in use")
+        if still:
+            text = text._replace(sentence=left[day].sentence)
     text = text._replace(
         subject=text.subject.replace(f" {one.data.get('currency')}", f"\u00a0{one.data.get('currency')}")
     )
@@ -148,9 +144,15 @@ def _row(one: Notice, unread: bool, failed: Sequence[Outcome], left: Mapping[dat
     return Row(one, text, level, unread, failed, ended)
 
 
-def _title(rows: Sequence[Row]) -> str:
+def _week(row: Row) -> tuple[int, int]:
+    """In which its plans ended."""
+    year, week, _ = row.ended.isocalendar() if row.ended else (0, 0, 0)
+    return year, week
+
+
+def _title(rows: Sequence[Row], now: datetime) -> str:
     """Of notices of plans that have ended, the newest first."""
     plans = sum(int(row.notice.data["count"]) for row in rows)
-    first, last = (date.fromisoformat(row.notice.data["date"]) for row in (rows[-1], rows[0]))
-    begin = str(first.day) if (first.year, first.month) == (last.year, last.month) else dates.day(first)
-    return f"{many(plans, 'plan')} ended, {begin} to {dates.day(last)}"
+    first, last = (start_of(date.fromisoformat(row.notice.data["date"])) for row in (rows[-1], rows[0]))
+    begin = str(first.day) if first.month == last.month else dates.short_day(first, now)
+    return f"{many(plans, 'plan')} ended, {begin} to {dates.short_day(last, now)}"

@@ -20,6 +20,7 @@ from dealer_server.operations import versions
 from dealer_server.operations.tenants.set_terms import Terms, describe, set_tenant, texts
 from dealer_server.operations.topups import request as topup_requests
 from dealer_server.operations.wallets.low_limits import low_limits
+from dealer_server.rules.incidents.dealer import is_low
 from dealer_server.rules.money import money
 from dealer_server.rules.notices.low_balance import PERCENTS
 from dealer_server.rules.orders import identity
@@ -73,9 +74,11 @@ async def wallet(context: RequestContext) -> Html:
         balances = await dealer.balances(connection, tenant_id, ends, wallet.version)
         moved = await _moved(connection, context, Period(shown[0], today))
     spent = recent.recent(days, wallet.currency, today)
+    left = recent.days_left(wallet.available, spent)
     return Html(
         wallet=wallet,
-        days_left=recent.days_left(wallet.available, spent),
+        days_left=left,
+        is_low=is_low(left),
         pace_days=recent.PACE_DAYS,
         per_day=recent.per_day(spent),
         version=versions.version_of(texts({"lowBalanceThreshold": terms["lowBalanceThreshold"]})),

@@ -1,7 +1,7 @@
 """The list of eSIMs, of all dealers or of one: its filters, its order, its pages, and its file."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from dealer_server.console.find import dates, files, tabs
@@ -11,6 +11,7 @@ from dealer_server.console.shared.params import COUNTED, CREATED, NEWEST_FIRST, 
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.recharges import offers
+from dealer_server.rules.incidents import dealer as rules
 from dealer_server.rules.incidents.dealer import Ending
 from dealer_server.rules.install.stage import use_by
 from dealer_server.rules.orders import identity
@@ -32,12 +33,13 @@ More = Callable[[Connection, Sequence[ProfileRow]], Awaitable[dict[str, Any]]]
 FILTERS = ("dealer", "state", "status", "iccid", "from", "to", "order", "ends")
 GROUPS: Mapping[str, tuple[State, ...]] = {
     "UNUSED": ("PENDING", "NOT_INSTALLED", "INSTALLED"),
-    "IN_USE": ("IN_USE", "NEARLY_USED"),
-    "OVER": ("USED_UP", "ENDED", "REFUNDING", "REFUNDED", "CANCELLED"),
-    "PROBLEM": ("FAILED", "REVIEW", "SUSPENDED"),
+    "IN_USE": ("IN_USE", "NEARLY_USED", "SUSPENDED"),
+    "OVER": ("USED_UP", "ENDED", "REVIEW", "REFUNDING", "REFUNDED", "CANCELLED"),
+    "FAILED": ("FAILED",),
 }
-"""Tabs and the states that each lists; each state is in one of them."""
-_NAMES: Mapping[str, str] = {"UNUSED": "Unused", "OVER": "Ended", "PROBLEM": "Problems"}
+"""Tabs and the states that each lists; each state is in one of them. None asks for attention: orders that
+failed and refunds in review have queues of their own, which the first page counts."""
+_NAMES: Mapping[str, str] = {"UNUSED": "Unused", "OVER": "Ended"}
 NOT_MAILED: Listed = "NOT_MAILED"
 """Those that are not installed, for a dealer who mails from here."""
 NEARLY_USED: Listed = "NEARLY_USED"
@@ -72,6 +74,13 @@ class Chosen(NamedTuple):
     group: str
     state: str
     options: Sequence[tuple[str, str]]
+
+
+class Cure(NamedTuple):
+    """How many plans end on a day, and what may be done."""
+
+    plans: int
+    sentence: str
 
 
 def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
@@ -171,7 +180,6 @@ async def _tabs(context: RequestContext, name: str, counts: Counts, soon: int | 
         _listed(counts, soon, mails=mails),
         COUNTED,
         parts=_groups(context.user.tenant_id),
-        problems=_name("PROBLEM"),
         tasks=[task for task, _ in tasks],
     )
 
@@ -194,13 +202,31 @@ async def count_ending_soon(connection: Connection, tenant_id: int, now: datetim
 async def ending_soon_of(connection: Connection, context: RequestContext) -> Ending:
     """Of the dealer's plans, with how many can be recharged where they are few."""
     ending = await count_ending_soon(connection, context.tenant_id, context.now)
-    if not 0 < ending.plans <= RECHARGEABLE_COUNTED:
-        return ending
+    possible = await _rechargeable(connection, context, ending_soon(context.now), ending.plans)
+    return ending._replace(rechargeable=possible)
+
+
+async def cures(connection: Connection, context: RequestContext) -> dict[date, Cure]:
+    """Of the dealer's plans that end today and tomorrow."""
+    today, soon = day_of(context.now), await count_ending_soon(connection, context.tenant_id, context.now)
+    found = dict[date, Cure]()
+    for day, plans in ((today, soon.today), (today + DAY, soon.tomorrow)):
+        possible = await _rechargeable(connection, context, (start_of(day), start_of(day) + DAY), plans)
+        cure = rules.before_the_end(plans, possible)
+        found[day] = Cure(plans, f"{cure[:1].upper()}{cure[1:]}.")
+    return found
+
+
+async def _rechargeable(
+    connection: Connection, context: RequestContext, ending: tuple[datetime, datetime], plans: int
+) -> int | None:
+    """How many of so many plans that end in this time can be recharged; None where they are none or many."""
+    if not 0 < plans <= RECHARGEABLE_COUNTED:
+        return None
     prices = await tenant.load_prices(connection, context.tenant_id)
-    found = await store.ending_by_package(connection, context.tenant_id, ending_soon(context.now), ending.plans)
+    found = await store.ending_by_package(connection, context.tenant_id, ending, plans)
     catalogue = context.parts.catalogue()
-    possible = [count for made, count in found.items() if offers.priced(catalogue, *made, prices)]
-    return ending._replace(rechargeable=sum(possible))
+    return sum(count for made, count in found.items() if offers.priced(catalogue, *made, prices))
 
 
 def _iccid_fault(typed: str | None) -> dict[str, str]:

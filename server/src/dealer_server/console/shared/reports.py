@@ -243,10 +243,10 @@ def chart(found: Report, name: str, context: RequestContext, path: str) -> dict[
     }
 
 
-def chart_before(before: Sequence[Sums], currency: str) -> tuple[str, list[Decimal]] | None:
-    """The revenue of as many days before; None where nothing was then."""
+def chart_before(before: Sequence[Sums], currency: str) -> list[Decimal]:
+    """The revenue of as many days before; nothing where nothing was then."""
     revenues = amounts(before, "revenue", currency)
-    return (f"The {len(revenues)} days before", revenues) if any(revenues) else None
+    return revenues if any(revenues) else []
 
 
 def amounts(sums: Sequence[Sums], name: str, currency: str) -> list[Decimal]:

@@ -89,16 +89,9 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
     found += [Incident("SECRET", key, "waiting", f"The previous AppSecret of {key} ends", at=at)
               for key, at in own.secrets]  # fmt: skip
     if own.unmailed:
-        text = f"{many(own.unmailed, 'eSIM', UNMAILED_COUNTED)} {'is' if own.unmailed == 1 else 'are'} not mailed"
-        found.append(
-            Incident(
-                "UNMAILED",
-                "",
-                "waiting",
-                text,
-                detail="send it to its buyer" if own.unmailed == 1 else "send each to its buyer",
-            )
-        )
+        were = "was" if own.unmailed == 1 else "were"
+        text = f"{many(own.unmailed, 'eSIM', UNMAILED_COUNTED)} {were} mailed to nobody"
+        found.append(Incident("UNMAILED", "", "waiting", text, detail="add an email, or send the link yourself"))
     found += _ending(own.ending)
     if own.topups:
         amount = money.shown(own.sum_of_topups, dealer.currency)
@@ -118,8 +111,13 @@ def _returned(orders: Sequence[int]) -> Iterator[Incident]:
         yield Incident("RETURNED", subject, "fault", text, detail="you have the money back, the buyer has no eSIM")
 
 
+def is_low(days: int | None) -> bool:
+    """A balance that lasts so long is told of, and marked on every page; None: that is not known."""
+    return days is not None and days <= FEW_DAYS
+
+
 def _lasts(days: int | None) -> list[Incident]:
-    if days is None or days > FEW_DAYS:
+    if days is None or not is_low(days):
         return []
     text = f"Your balance lasts about {many(days, 'day')}" if days else "Your balance lasts less than a day"
     return [Incident("BALANCE", "", "degraded", text, detail="as fast as you spent it in the last 7 days")]
@@ -137,18 +135,24 @@ def _ending(ending: Ending) -> Iterator[Incident]:
         )
         if ending.today and ending.tomorrow:
             text += f", {many(ending.tomorrow, 'plan', ENDING_COUNTED)} tomorrow"
-        yield Incident("PLANS", "", "degraded" if ending.today else "waiting", text, detail=_before_the_end(ending))
+        yield Incident(
+            "PLANS",
+            "",
+            "degraded" if ending.today else "waiting",
+            text,
+            detail=before_the_end(ending.plans, ending.rechargeable),
+        )
 
 
-def _before_the_end(ending: Ending) -> str:
-    """What keeps the customers of plans that end online."""
-    if ending.rechargeable is None:
+def before_the_end(plans: int, rechargeable: int | None) -> str:
+    """What keeps the customers of so many plans that end online. `rechargeable`: None where that is not counted."""
+    if rechargeable is None:
         return "recharge where the package allows it, or sell another eSIM"
-    if ending.rechargeable == 0:
-        return "none can be recharged, sell another eSIM"
-    if ending.rechargeable == ending.plans:
-        return "all can be recharged" if ending.plans > 1 else "it can be recharged"
-    return f"{ending.rechargeable} of {ending.plans} can be recharged, for the others sell another eSIM"
+    if rechargeable == 0:
+        return f"{'none can' if plans > 1 else 'it cannot'} be recharged, sell another eSIM"
+    if rechargeable == plans:
+        return "all can be recharged" if plans > 1 else "it can be recharged"
+    return f"{rechargeable} of {plans} can be recharged, for the others sell another eSIM"
 
 
 def _answers(refunds: Sequence[Answered], one: str, several: str, level: Level, currency: str) -> Iterator[Incident]:

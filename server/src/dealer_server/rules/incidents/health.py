@@ -5,14 +5,32 @@ was asked lately went well and LEAST_FAILED failed. Else it is healthy. What is 
 and only what has one is coloured: other failures are told in grey.
 """
 
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
 HEALTHY_PERCENT = 95
 LEAST_FAILED = 3
 """Fewer failures are chance, whatever their share: 1 of 10, 2 of 20."""
+HOUR, COUNTED_HOURS, LOOKED_BACK = timedelta(hours=1), 24, timedelta(days=7)
+Hours = Mapping[datetime, tuple[int, int]]
+"""By the start of an hour, how much of what was asked in it went well, and how much was asked."""
 
 
 def is_degraded(good: int, asked: int) -> bool:
     """Of so many times that it was asked lately, so many went well."""
     return asked - good >= LEAST_FAILED and 100 * good < HEALTHY_PERCENT * asked
+
+
+def degraded_since(hours: Hours, now: datetime) -> datetime:
+    """Since when what is degraded now has been so: since which hour COUNTED_HOURS have always been too bad,
+    LOOKED_BACK at most."""
+    at = current = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    good, asked = (sum(hours.get(at - n * HOUR, (0, 0))[part] for n in range(1, COUNTED_HOURS + 1)) for part in (0, 1))
+    while at > current - LOOKED_BACK and is_degraded(good, asked):
+        at -= HOUR
+        left, joins = hours.get(at, (0, 0)), hours.get(at - COUNTED_HOURS * HOUR, (0, 0))
+        good, asked = good - left[0] + joins[0], asked - left[1] + joins[1]
+    return min(at + HOUR, current)
 
 
 def share_text(good: int, asked: int) -> str:

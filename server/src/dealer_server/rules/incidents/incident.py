@@ -62,7 +62,8 @@ class Incident(NamedTuple):
     """One sentence: `text`, `since` when or `at` what time, and `detail`. `several`: the oldest of them since then.
     `next_at`: when it is tried again by itself. `subject`: the supplier's code, the dealer's tenantId, the package or
     the orderNo, "" for none; the codes of several suppliers with commas between. `harm`: in order-minutes.
-    `balances`: the dealers, by tenantId, whose low balances are told with it."""
+    `balances`: the dealers, by tenantId, whose low balances are told with it. `waits`: items wait
+    at the supplier."""
 
     kind: Kind
     subject: str
@@ -75,6 +76,7 @@ class Incident(NamedTuple):
     next_at: datetime | None = None
     several: bool = False
     balances: Sequence[str] = ()
+    waits: bool = False
 
 
 def worst_first(incidents: Iterable[Incident]) -> list[Incident]:

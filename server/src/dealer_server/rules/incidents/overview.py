@@ -17,7 +17,6 @@ from dealer_server.rules.incidents.incident import (
     joined,
     many,
     minutes,
-    rank,
     worst_first,
 )
 from dealer_server.rules.incidents.receiver import Receiver
@@ -29,8 +28,6 @@ WORKER_SILENT = timedelta(minutes=3)
 """A worker is seen about once a minute."""
 QUEUES_COUNTED = 1_000
 NAMED = 3
-SOON = 1
-"""A balance that lasts no more days than this is degraded, and before that a task: its dealer may be asked."""
 MAILS_COUNTED = 1_000
 TRIED = 3
 """An email that was tried so often without success tells nobody."""
@@ -136,7 +133,7 @@ def _mails(mails: Mails | None, now: datetime) -> Incident | None:
 
 def _two_factor() -> Incident:
     detail = "your password alone opens the console"
-    return Incident("TWO_FACTOR", "", "waiting", "Two-factor sign-in is off for your account", detail=detail)
+    return Incident("TWO_FACTOR", "", "note", "Two-factor sign-in is off for your account", detail=detail)
 
 
 def _more_receivers(count: int) -> Incident | None:
@@ -186,15 +183,9 @@ def _with_balances(topups: Incident, low: Sequence[Balance]) -> Incident:
     worst = _balance(low[0])
     lasts = "last" if low[2:] else "lasts"
     more = f", {many(len(low) - 1, 'more balance')} {lasts} {FEW_DAYS} days or less" if low[1:] else ""
-    level = min(topups.level, worst.level, key=rank)
     hurt = topups.harm + sum(_balance(one).harm for one in low)
     detail, dealers = f"{worst.text[:1].lower()}{worst.text[1:]}{more}", [str(one.tenant_id) for one in low]
-    return topups._replace(level=level, detail=detail, harm=hurt, balances=dealers)
-
-
-def balance_level(days: int) -> Level:
-    """Of a balance that lasts for FEW_DAYS or less."""
-    return "degraded" if days <= SOON else "waiting"
+    return topups._replace(level="degraded", detail=detail, harm=hurt, balances=dealers)
 
 
 def _balance(of: Balance) -> Incident:
@@ -202,7 +193,7 @@ def _balance(of: Balance) -> Incident:
     lasts = f"about {many(of.days, 'day')}" if of.days else "less than a day"
     text = f"The balance of {of.name} lasts {lasts}"
     detail = f"{left} left, at the pace of the last 7 days"
-    return Incident("BALANCE", str(of.tenant_id), balance_level(of.days), text, None, detail, hurt)
+    return Incident("BALANCE", str(of.tenant_id), "degraded", text, None, detail, hurt)
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:

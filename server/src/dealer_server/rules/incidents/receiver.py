@@ -18,7 +18,8 @@ TOLD_FROM = 3
 class Receiver(NamedTuple):
     """`failures`: attempts in a row. `unheard`: webhooks that the dealer has not accepted since its last success,
     COUNTED at most, the oldest of them written at `unheard_since`. `accepted`: of its `attempts` of the last 24 hours,
-    where they were counted. `cause`: what was answered to most of those that failed, "" where it is not told."""
+    where they were counted. `cause`: what was answered to most of those that failed, "" where it is not told.
+    `degraded_since`: of one that answers, None where it is not told."""
 
     tenant_id: int
     dealer: str
@@ -31,6 +32,7 @@ class Receiver(NamedTuple):
     accepted: int = 0
     attempts: int = 0
     cause: str = ""
+    degraded_since: datetime | None = None
 
 
 def health(
@@ -70,6 +72,8 @@ def incident(receiver: Receiver, now: datetime, *, own: bool = False) -> Inciden
             detail = f"{share} of {many(receiver.attempts, 'attempt')} accepted in the last 24 hours"
             detail += f", mostly failed: {receiver.cause}" if receiver.cause else ""
             hurt = WEIGHTS["RECEIVER"] * (receiver.attempts - receiver.accepted)
-            return Incident("RECEIVER", subject, "degraded", f"{whose} is degraded", None, detail, hurt)
+            since = receiver.degraded_since
+            text = f"{whose} {'has been' if since else 'is'} degraded"
+            return Incident("RECEIVER", subject, "degraded", text, since, detail, hurt)
         case _:
             return None

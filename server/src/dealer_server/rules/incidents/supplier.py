@@ -32,7 +32,8 @@ NOTHING = Waiting(0, 0, 0, None)
 class Supplier(NamedTuple):
     """`up`: None where no worker has asked it yet; `since`: since when it has been up or down. `changed_at`: since when
     it has been paused. `paused_reason`: why a worker paused it; "" where an operator did. `answered`: of the calls of
-    the last 24 hours, of which so many were `asked`. `cause`: why the latest one failed, "" where it is not told."""
+    the last 24 hours, of which so many were `asked`. `cause`: why the latest one failed, "" where it is not told.
+    `degraded_since`: of one that answers, None where it is not told."""
 
     code: str
     paused: bool
@@ -44,6 +45,7 @@ class Supplier(NamedTuple):
     answered: int = 0
     asked: int = 0
     cause: str = ""
+    degraded_since: datetime | None = None
 
     @property
     def is_degraded(self) -> bool:
@@ -73,7 +75,7 @@ def incident(supplier: Supplier, waiting: Waiting, now: datetime) -> Incident | 
         items = many(waiting.lines, "item", COUNTED)
         text = f"{items} {'has' if waiting.lines == 1 else 'have'} waited at supplier {code}"
         hurt = harm("SUPPLIER", waiting.orders, waiting.oldest_at, now)
-        return Incident("SUPPLIER", code, "degraded", text, waiting.oldest_at, _tries(waiting), hurt)
+        return Incident("SUPPLIER", code, "degraded", text, waiting.oldest_at, _tries(waiting), hurt, waits=True)
     else:
         return _degraded(supplier) if supplier.is_degraded else None
     hurt = harm("SUPPLIER", waiting.orders, waiting.oldest_at, now) if waiting.orders else 0.0
@@ -91,8 +93,10 @@ def _degraded(*suppliers: Supplier) -> Incident:
     detail = f"{joined(shares)} {calls} succeeded in the last 24 hours"
     detail += f", the latest failed: {', '.join(causes)}" if causes else ""
     hurt = WEIGHTS["SUPPLIER"] * sum(one.asked - one.answered for one in suppliers)
-    text = f"Suppliers {joined(codes)} are degraded" if codes[1:] else f"Supplier {codes[0]} is degraded"
-    return Incident("SUPPLIER", ",".join(codes), "degraded", text, None, detail, hurt)
+    since = min((one.degraded_since for one in suppliers if one.degraded_since), default=None)
+    are = "have been" if since and codes[1:] else "has been" if since else "are" if codes[1:] else "is"
+    text = f"Supplier{'s' * bool(codes[1:])} {joined(codes)} {are} degraded"
+    return Incident("SUPPLIER", ",".join(codes), "degraded", text, since, detail, hurt)
 
 
 def _waits(waiting: Waiting, now: datetime) -> str:

@@ -188,7 +188,7 @@ def _sales(days: Sequence[DaySums], currency: str, today: date) -> dict[str, Any
         "sales": found,
         "starts": [start_of(day) for day in found.days],
         "sold": [one.sold for one in found.sums],
-        "before": ("The 30 days before", before) if any(before) else None,
+        "before": before if any(before) else [],
     }
 
 

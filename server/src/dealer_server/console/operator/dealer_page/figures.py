@@ -8,8 +8,7 @@ from typing import NamedTuple
 from dealer_server.console.shared import reports
 from dealer_server.db.connection import Connection
 from dealer_server.rules.axis import Number
-from dealer_server.rules.incidents.dealer import FEW_DAYS
-from dealer_server.rules.incidents.overview import balance_level
+from dealer_server.rules.incidents.dealer import is_low
 from dealer_server.rules.incidents.receiver import Health, health
 from dealer_server.rules.period import period
 from dealer_server.rules.reports import recent
@@ -40,8 +39,8 @@ class ListedDealer(NamedTuple):
     days_left: int | None
 
     @property
-    def low_word(self) -> str:
-        return low_word(self.days_left)
+    def is_low(self) -> bool:
+        return is_low(self.days_left)
 
 
 class Sales(NamedTuple):
@@ -54,15 +53,8 @@ class Sales(NamedTuple):
     days_left: int | None
 
     @property
-    def low_word(self) -> str:
-        return low_word(self.days_left)
-
-
-def low_word(days: int | None) -> str:
-    """By which a balance that lasts so long is marked, in the colour of its incident; "" where it has none."""
-    if days is None or days > FEW_DAYS:
-        return ""
-    return "LOW" if balance_level(days) == "degraded" else "REVIEW"
+    def is_low(self) -> bool:
+        return is_low(self.days_left)
 
 
 async def endpoint_answers(connection: Connection, tenant_ids: Sequence[int], now: datetime) -> Mapping[int, Answered]:

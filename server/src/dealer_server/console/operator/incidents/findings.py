@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from dealer_server.console.operator.incidents import impacts
 from dealer_server.console.operator.incidents.links import links
@@ -16,7 +17,7 @@ from dealer_server.rules.incidents import dealer as dealer_rules
 from dealer_server.rules.incidents import overview as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents import supplier as supplier_rules
-from dealer_server.rules.incidents.health import is_degraded
+from dealer_server.rules.incidents.health import COUNTED_HOURS, HOUR, LOOKED_BACK, degraded_since, is_degraded
 from dealer_server.rules.incidents.incident import Incident, rank, worst_first
 from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier
@@ -40,6 +41,13 @@ CALLS = 50
 """Latest calls of a supplier that are looked at."""
 
 
+class Ailing(NamedTuple):
+    """A supplier that is degraded: why the latest call failed, and since when it has been so."""
+
+    cause: str
+    since: datetime
+
+
 async def incidents(
     connection: Connection, context: RequestContext, suppliers: Sequence[SupplierRow], counts: Counts
 ) -> list[IncidentRow]:
@@ -47,14 +55,14 @@ async def incidents(
     settings = context.parts.settings
     lines = await waiting.by_supplier(connection)
     failing = await receivers.failing(connection, RECEIVERS)
-    degraded = await receivers.degraded(connection, _last_day(context.now), RECEIVERS)
+    degraded = await receivers.degraded(connection, _last_day(context.now), context.now, RECEIVERS)
     user = await console_user.one(connection, context.user.user_id)
-    causes = await causes_of(connection, suppliers, counts, context.now)
+    ailing = await ailing_of(connection, suppliers, counts, context.now)
     balances = (await buying.short_balances(connection, day_of(context.now)))[:BALANCES]
     topups = await topped_up(connection, [one.tenant_id for one in balances])
     found = rules.Findings(
         worker_seen_at=await findings.worker_seen_at(connection),
-        suppliers=[(_supplier(row, counts, causes), lines.get(row.code, NOTHING)) for row in suppliers],
+        suppliers=[(_supplier(row, counts, ailing), lines.get(row.code, NOTHING)) for row in suppliers],
         queues=await findings.queued(connection, failed=not settings.refund_failed),
         receivers=[*failing, *[one._replace(cause=words.answer(one.cause) if one.cause else "") for one in degraded]],
         more_receivers=await receivers.count_failing(connection) - RECEIVERS if len(failing) == RECEIVERS else 0,
@@ -82,11 +90,11 @@ async def of_suppliers(
     context: RequestContext,
     suppliers: Sequence[SupplierRow],
     counts: Counts,
-    causes: Mapping[str, str],
+    ailing: Mapping[str, Ailing],
 ) -> list[IncidentRow]:
     """For their list."""
     lines = await waiting.by_supplier(connection)
-    each = [(_supplier(row, counts, causes), lines.get(row.code, NOTHING)) for row in suppliers]
+    each = [(_supplier(row, counts, ailing), lines.get(row.code, NOTHING)) for row in suppliers]
     found = worst_first(supplier_rules.incidents(each, context.now))
     shown_here = await _with_impact(connection, context, _shown(found, context))
     return [row._replace(links=[link for link in row.links if link.label != "View suppliers"]) for row in shown_here]
@@ -96,7 +104,7 @@ async def of_receiver(
     connection: Connection, context: RequestContext, tenant_id: int, answered: Answered
 ) -> list[IncidentRow]:
     """Of one dealer's, for its page. `answered`: in the last 24 hours."""
-    receiver = await receivers.of_dealer(connection, tenant_id, answered)
+    receiver = await receivers.of_dealer(connection, tenant_id, context.now, answered)
     found = receiver_rules.incident(receiver, context.now) if receiver else None
     return [row._replace(links=()) for row in _shown([] if found is None else [found], context)]
 
@@ -122,7 +130,7 @@ async def of_dealer(
         threshold=row.low_balance_threshold,
         cheapest=means.cheapest,
         credentials=means.credentials,
-        receiver=await receivers.of_dealer(connection, row.tenant_id, answered),
+        receiver=await receivers.of_dealer(connection, row.tenant_id, context.now, answered),
     )
     here = Link("View dealer", f"/console/dealers/{row.tenant_id}")
     told = [*dealer_rules.incidents(found, context.now), *[one for one in decided if one]]
@@ -146,17 +154,22 @@ async def call_counts(connection: Connection, suppliers: Sequence[SupplierRow], 
     return await supplier_work.call_counts_of(connection, codes, _last_day(now), now)
 
 
-async def causes_of(
+async def ailing_of(
     connection: Connection, suppliers: Sequence[SupplierRow], counts: Counts, now: datetime
-) -> dict[str, str]:
-    """Why the latest call failed at each that answers and of whose calls too many failed."""
+) -> dict[str, Ailing]:
+    """Of each that answers and of whose calls too many failed."""
     failing = [
         row.code
         for row in suppliers
         if row.up and (count := counts.get(row.code)) and is_degraded(count.total - count.failed, count.total)
     ]
-    latest = {code: latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now) for code in failing}
-    return {code: cause(failure) for code, failure in latest.items() if failure}
+    found = dict[str, Ailing]()
+    for code in failing:
+        latest = latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now)
+        called = await supplier_work.call_hours(connection, code, now - LOOKED_BACK - COUNTED_HOURS * HOUR, now)
+        since = degraded_since({one.start: (one.good, one.good + one.bad) for one in called}, now)
+        found[code] = Ailing(cause(latest) if latest else "", since)
+    return found
 
 
 def cause(failure: CallRow) -> str:
@@ -173,7 +186,7 @@ def _last_day(now: datetime) -> datetime:
     return period("24h", None, None, now).start
 
 
-def _supplier(row: SupplierRow, all_counts: Counts, causes: Mapping[str, str]) -> Supplier:
+def _supplier(row: SupplierRow, all_counts: Counts, ailing: Mapping[str, Ailing]) -> Supplier:
     counts = all_counts.get(row.code)
     return Supplier(
         code=row.code,
@@ -185,5 +198,6 @@ def _supplier(row: SupplierRow, all_counts: Counts, causes: Mapping[str, str]) -
         packages=row.packages,
         answered=counts.total - counts.failed if counts else 0,
         asked=counts.total if counts else 0,
-        cause=causes.get(row.code, ""),
+        cause=ailing[row.code].cause if row.code in ailing else "",
+        degraded_since=ailing[row.code].since if row.code in ailing else None,
     )

@@ -103,19 +103,13 @@ async def inbox(context: RequestContext) -> Html:
         lately=over[:LATELY] if few else (),
         filtered=kind is not None or before is not None,
         faults=params.faults(context.query, kind=tuple(GROUPS)),
-        counts={"open": _counted(open_lines)},
+        counts={"open": len(open_lines)},
         tabs=tabs(kind),
         kinds=[("", "Any type"), *((name, name) for name in GROUPS)],
         newest=max((told.notice_id for line in lines for told in line.told), default=0),
         unread=sum(line.unread for line in lines),
         pages=params.pager(context, NOTICES, following),
     )
-
-
-def _counted(lines: Sequence[Line]) -> str:
-    """How many subjects are open, and how many of them are unread, which the menu counts."""
-    unread = sum(line.unread for line in lines)
-    return f"{len(lines)}, {unread} unread" if unread else f"{len(lines)}"
 
 
 async def count_open(connection: Connection, context: RequestContext) -> int:

@@ -14,7 +14,7 @@ from dealer_server.rules.access import latency_histogram
 from dealer_server.rules.axis import Number
 from dealer_server.rules.incidents.health import is_degraded, share_text
 from dealer_server.rules.money import money
-from dealer_server.rules.period import DAY, HOUR, Period, change_text, grouped, starts
+from dealer_server.rules.period import HOUR, Period, change_text, grouped, starts
 from dealer_server.store.console.overview import Hour
 
 Value = Callable[[Hour], float]
@@ -170,19 +170,17 @@ def _webhooks(counted: Counted, of: Period) -> Figure:
     compared = counted.hours[: of.compared_hours]
     now = sum(hour.answered for hour in compared), sum(hour.attempts for hour in compared)
     was = sum(hour.answered for hour in before), sum(hour.attempts for hour in before)
-    change, none_before = "", ""
-    if counted.previous is not None and before and now[1] and not was[1]:
-        none_before = f", none in {compared_text(of)}"
-    elif now[1] and was[1] and not counted.missing:
+    change = ""
+    if now[1] and was[1] and not counted.missing:
         points = 100 * now[0] / now[1] - 100 * was[0] / was[1]
         change = f"{'+' if points > 0 else '−'}{abs(points):.1f} points" if abs(points) >= 0.05 else "no change"
     return Figure(
-        title="Webhooks accepted",
+        title="Webhooks",
         value=share_text(answered, attempts),
         href="/console/webhooks",
         change=change,
         degraded=is_degraded(answered, attempts),
-        note=f"of {many(attempts, 'attempt')}{none_before}" if attempts else "None was sent.",
+        note=f"of {many(attempts, 'attempt')} accepted" if attempts else "None was sent.",
         numbers=[100 * good / count if count else 100 for good, count in zip(share, tried, strict=True)]
         if attempts
         else [],
@@ -241,10 +239,3 @@ def _change(counted: Counted, of: Period, value: Value) -> str:
 def compares_hours(of: Period) -> bool:
     """Else whole days are compared, as reports do."""
     return of.compared_hours == of.closed_hours and of.open
-
-
-def compared_text(of: Period) -> str:
-    days = of.length // DAY
-    if days == 1:
-        return "yesterday" if of.open else "the day before"
-    return f"the {days} days before"

@@ -56,7 +56,7 @@ async def overview(context: RequestContext) -> Html:
         ranges=[
             (name, text, params.address(OVERVIEW, {"range": name})) for name, text in RANGES.items() if name != "custom"
         ],
-        compared=figures.compared_text(of) if compared else "",
+        compared=compared,
         compared_hours=figures.compares_hours(of),
         counting=hours.missing,
         counted=of.hours - hours.missing,

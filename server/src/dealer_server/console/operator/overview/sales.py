@@ -138,13 +138,11 @@ async def delivery_times(connection: Connection, of: Period) -> Figure:
     if not took:
         return Figure("Payment to eSIM", "–", "", note="No order was delivered")
     ranked, size = sorted(took), -(-len(took) // POINTS)
-    cut = len(took) >= SAMPLE
     return Figure(
         title="Payment to eSIM",
         value=duration_text(ranked[len(ranked) // 2]),
         href=address("/console/orders", {"status": "DELIVERED", **span(of)}),
-        note=f"median of {'the latest ' if cut else ''}{many(len(took), 'order')},"
-        f" 95 % within {duration_text(ranked[len(ranked) * 95 // 100])}",
+        note=f"median, 95 % within {duration_text(ranked[len(ranked) * 95 // 100])}",
         numbers=[median(took[at : at + size]) for at in range(0, len(took), size)] if len(took) > POINTS else [],
-        label="median seconds to the first eSIM, from the oldest of these orders on",
+        label=f"median seconds to the first eSIM of the latest {many(len(took), 'order')}, the oldest first",
     )

@@ -1,10 +1,21 @@
 """Which receivers fail, and how many webhooks has a dealer not heard?"""
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from dealer_server.db.by_tenant import OF_ALL, of_given_tenant, rows_of
 from dealer_server.db.connection import Connection
-from dealer_server.rules.incidents.health import HEALTHY_PERCENT, LEAST_FAILED
+from dealer_server.rules.incidents.health import (
+    COUNTED_HOURS,
+    HEALTHY_PERCENT,
+    HOUR,
+    LEAST_FAILED,
+    LOOKED_BACK,
+    Hours,
+    degraded_since,
+    is_degraded,
+)
 from dealer_server.rules.incidents.receiver import COUNTED, TOLD_FROM, Receiver
 from dealer_server.rules.webhooks.answers import word
 from dealer_server.store.distribution.due import fetch_all
@@ -37,6 +48,10 @@ SELECT tenant_id FROM webhook_hour WHERE {OF_ALL} hour >= $1 GROUP BY tenant_id
 HAVING 100 * coalesce(sum(attempts) FILTER (WHERE error = ''), 0) < {HEALTHY_PERCENT} * sum(attempts)
     AND sum(attempts) FILTER (WHERE error <> '') >= {LEAST_FAILED}
 """
+_HOURS = """
+SELECT tenant_id, hour, coalesce(sum(attempts) FILTER (WHERE error = ''), 0)::int AS good, sum(attempts)::int AS asked
+FROM webhook_hour WHERE tenant_id = ANY($1::bigint[]) AND hour >= $2 GROUP BY tenant_id, hour
+"""
 _CAUSES = """
 SELECT DISTINCT ON (tenant_id) tenant_id, http_status, error FROM webhook_hour
 WHERE tenant_id = ANY($1::bigint[]) AND hour >= $2 AND error <> '' GROUP BY tenant_id, http_status, error
@@ -49,7 +64,7 @@ async def failing(connection: Connection, limit: int) -> list[Receiver]:
     return [Receiver(**row) for row in await connection.fetch(_WORST, limit)]
 
 
-async def degraded(connection: Connection, since: datetime, limit: int) -> list[Receiver]:
+async def degraded(connection: Connection, since: datetime, now: datetime, limit: int) -> list[Receiver]:
     """Of dealers that may call, whose endpoints answer but did not often enough since an hour: those with the most
     failed attempts first. `cause`: as a filter of answers (rules/webhooks/answers.py)."""
     ids = [row["tenant_id"] for row in await fetch_all(connection, _NOT_ENOUGH, since)]
@@ -68,7 +83,19 @@ async def degraded(connection: Connection, since: datetime, limit: int) -> list[
     worst = sorted(found, key=lambda one: (one.accepted - one.attempts, one.tenant_id))[:limit]
     mostly = await connection.fetch(_CAUSES, [one.tenant_id for one in worst], since)
     causes = {row["tenant_id"]: word(row["http_status"], row["error"]) for row in mostly}
-    return [one._replace(cause=causes.get(one.tenant_id, "")) for one in worst]
+    hours = await _hours(connection, [one.tenant_id for one in worst], now - LOOKED_BACK - COUNTED_HOURS * HOUR)
+    return [
+        one._replace(cause=causes.get(one.tenant_id, ""), degraded_since=degraded_since(hours[one.tenant_id], now))
+        for one in worst
+    ]
+
+
+async def _hours(connection: Connection, tenant_ids: Sequence[int], since: datetime) -> Mapping[int, Hours]:
+    """The hours that were counted since then, by dealer."""
+    found = defaultdict[int, dict[datetime, tuple[int, int]]](dict)
+    for row in await connection.fetch(_HOURS, list(tenant_ids), since):
+        found[row["tenant_id"]][row["hour"]] = row["good"], row["asked"]
+    return found
 
 
 async def count_failing(connection: Connection) -> int:
@@ -80,10 +107,16 @@ async def count_failing(connection: Connection) -> int:
     return count or 0
 
 
-async def of_dealer(connection: Connection, tenant_id: int, answered: Answered | None = None) -> Receiver | None:
+async def of_dealer(
+    connection: Connection, tenant_id: int, now: datetime, answered: Answered | None = None
+) -> Receiver | None:
     """None where the dealer never set a callback URL. `answered`: how its endpoint answered lately."""
     row = await connection.fetchrow(_ONE, tenant_id)
     if row is None:
         return None
     counted = answered or Answered()
-    return Receiver(**row, accepted=counted.accepted, attempts=counted.attempts)
+    since = None
+    if is_degraded(counted.accepted, counted.attempts):
+        hours = await _hours(connection, [tenant_id], now - LOOKED_BACK - COUNTED_HOURS * HOUR)
+        since = degraded_since(hours[tenant_id], now)
+    return Receiver(**row, accepted=counted.accepted, attempts=counted.attempts, degraded_since=since)
