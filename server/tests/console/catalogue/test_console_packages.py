@@ -282,7 +282,7 @@ async def test_the_margin_of_a_price_is_told_before_it_is_saved(service: Service
         ("x", "Cost 0.95 USD at stock."),
     ):
         assert told in await see(admin, f"{home}/edit?price={price}")
-    for retail, told in (("2.40", "a dealer keeps 1.20 USD = 50.0 %."), ("1.10", "Below the dealer price.")):
+    for retail, told in (("2.40", "retail price keeps 1.20 USD = 50.0 %."), ("1.10", "Below the dealer price.")):
         assert told in await see(admin, f"{home}/edit?price=1.20&retailPrice={retail}")
     sent = await fill(admin, f"{home}/edit", **hidden(await admin.get(f"{home}/edit")), price="1.20", do="preview")
     assert sent.status_code == 200 and "margin 0.25 USD = 20.8 %" in text_of(sent.text)

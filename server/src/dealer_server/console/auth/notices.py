@@ -105,8 +105,8 @@ async def _text(connection: Connection, context: RequestContext, found: Notice) 
     text = text_of(found.notice_type, found.data)
     if found.notice_type != "PLANS_ENDING" or context.user.tenant_id is None:
         return text
-    cure = (await profiles.cures(connection, context)).get(date.fromisoformat(found.data["date"]))
-    return text._replace(sentence=cure.sentence) if cure and cure.plans else text
+    ending = (await profiles.ending_by_day(connection, context)).get(date.fromisoformat(found.data["date"]))
+    return text._replace(sentence=ending.sentence) if ending and ending.plans else text
 
 
 @action(f"{NOTICES}/read", READERS)

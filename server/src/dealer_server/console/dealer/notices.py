@@ -68,7 +68,7 @@ async def notices(context: RequestContext) -> Html:
         found = await listing.newest(connection, context.tenant_id, types, before, SIZE + 1)
         known = await listing.outcomes(connection, context.tenant_id, [one.notice_id for one in found])
         url = await recipients.url(connection, context.tenant_id)
-        left = await profiles.cures(connection, context)
+        left = await profiles.ending_by_day(connection, context)
     shown = [one for one in found[:SIZE] if kind != UNREAD or mark.is_unread(one.notice_id)]
     failed = defaultdict[int, list[Outcome]](list)
     for outcome in known:

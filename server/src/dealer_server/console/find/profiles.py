@@ -43,11 +43,14 @@ _NAMES: Mapping[str, str] = {"UNUSED": "Unused", "OVER": "Ended"}
 NOT_MAILED: Listed = "NOT_MAILED"
 """Those that are not installed, for a dealer who mails from here."""
 NEARLY_USED: Listed = "NEARLY_USED"
+FORMER = "PROBLEM"
+"""A tab that saved views may still ask for; it listed the failed ones too."""
 _GROUP_OF: Mapping[str, str] = {
     **{state: group for group, states in GROUPS.items() for state in states},
     NOT_MAILED: NOT_MAILED,
+    FORMER: "FAILED",
 }
-ASKED: tuple[str, ...] = (*GROUPS, *STATES, NOT_MAILED)
+ASKED: tuple[str, ...] = (*GROUPS, *STATES, NOT_MAILED, FORMER)
 """What may be asked for: a tab, or one state of it."""
 ENDS = "ends"
 """A list of one dealer's plans in use, by their end."""
@@ -76,7 +79,7 @@ class Chosen(NamedTuple):
     options: Sequence[tuple[str, str]]
 
 
-class Cure(NamedTuple):
+class EndingPlans(NamedTuple):
     """How many plans end on a day, and what may be done."""
 
     plans: int
@@ -97,7 +100,8 @@ def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
 
 def _asked(query: Mapping[str, str]) -> str:
     """A group or a state. It is `state` on an operator's page and `status` on a dealer's."""
-    return params.one_of(query, "state", ASKED) or params.one_of(query, "status", ASKED) or ""
+    asked = params.one_of(query, "state", ASKED) or params.one_of(query, "status", ASKED) or ""
+    return _GROUP_OF[FORMER] if asked == FORMER else asked
 
 
 def _chosen(asked: str, groups: Mapping[str, str], *, wrong: bool) -> Chosen:
@@ -206,14 +210,14 @@ async def ending_soon_of(connection: Connection, context: RequestContext) -> End
     return ending._replace(rechargeable=possible)
 
 
-async def cures(connection: Connection, context: RequestContext) -> dict[date, Cure]:
+async def ending_by_day(connection: Connection, context: RequestContext) -> dict[date, EndingPlans]:
     """Of the dealer's plans that end today and tomorrow."""
     today, soon = day_of(context.now), await count_ending_soon(connection, context.tenant_id, context.now)
-    found = dict[date, Cure]()
+    found = dict[date, EndingPlans]()
     for day, plans in ((today, soon.today), (today + DAY, soon.tomorrow)):
         possible = await _rechargeable(connection, context, (start_of(day), start_of(day) + DAY), plans)
-        cure = rules.before_the_end(plans, possible)
-        found[day] = Cure(plans, f"{cure[:1].upper()}{cure[1:]}.")
+        told = rules.before_the_end(plans, possible)
+        found[day] = EndingPlans(plans, f"{told[:1].upper()}{told[1:]}.")
     return found
 
 

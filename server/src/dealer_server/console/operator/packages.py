@@ -49,7 +49,6 @@ PRESETS = (
 )
 """On sale, sold out and off sale are all of them."""
 COLUMNS = ("name", "place", "data", "supplier", "-cost", "-price", "margin", "-sold", "-revenue")
-"""Of the small line of sales."""
 FAULTS = 200
 CHANGES = 500
 
