@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dealer_server.console.auth.notices import GROUPS, NOTICES
 from dealer_server.console.find import profiles
-from dealer_server.console.find.profiles import Cure
+from dealer_server.console.find.profiles import EndingPlans
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.permissions import DEALERS
@@ -123,7 +123,7 @@ def _approved_in(row: Row) -> str | None:
     return data["currency"] if approved else None
 
 
-def _row(one: Notice, unread: bool, failed: Sequence[Outcome], left: Mapping[date, Cure]) -> Row:
+def _row(one: Notice, unread: bool, failed: Sequence[Outcome], left: Mapping[date, EndingPlans]) -> Row:
     text = text_of(one.notice_type, one.data)
     level, ended = "fault" if text.urgent else "note", None
     if one.notice_type == "PLANS_ENDING":
