@@ -151,8 +151,9 @@ async def call_amiss(client: ApiClient) -> None:
 async def read_why(page: Page, code: str, shown: str) -> None:
     """Why a call was refused: the log says it a little later."""
     await menu(page, "API log")
-    await in_time(page, row(page, code))
-    await row(page, code).get_by_role("link").first.click()
+    refused = row(page, code).first  # among the new ones, and again in the list
+    await in_time(page, refused)
+    await refused.get_by_role("link").first.click()
     await expect(page.get_by_role("heading", level=1)).to_contain_text("refused")
     await expect(main(page)).to_contain_text(f"({code})")
     await expect(main(page)).to_contain_text(shown)

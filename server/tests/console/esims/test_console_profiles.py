@@ -513,7 +513,7 @@ async def test_a_dealer_lists_its_plans_in_use_by_their_end(
             assert "Plans in use, by their end" in page
         assert "No eSIM matches" in await see(clerk, "/console/profiles?sort=ends&status=NEARLY_USED")
         listed = await see(clerk, "/console/profiles")
-        assert "All 4 Unused 1 In use 3 Ended 0 Problems 0" in listed
+        assert "All 4 Unused 1 In use 3 Ended 0 Failed 0" in listed
         assert "To do Ends soon 1 eSIM" in listed, "nothing else is to be done"
         async with service.database.connection() as connection:
             used = "UPDATE profile SET data_usage_bytes = $3 WHERE tenant_id = $1 AND profile_id = $2"
