@@ -170,21 +170,21 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         await clerk.post(f"/console/profiles/{first}/mail", {"mail": "ann@example.com", "language": "en"})
         assert "2 of 3 not mailed" in await see(clerk, page)
         assert "Not mailed" in await see(clerk, f"/console/profiles/{second}")
-        for one, act, kind in ((first, "Send again", ""), (second, "Send to buyer", "btn-primary")):
+        for one, act, kind in ((first, "Send to buyer", ""), (second, "Send to buyer", "btn-primary")):
             shown = (await clerk.get(f"/console/profiles/{one}")).text
             assert f'class="btn {kind}" commandfor="dialog-mail"' in shown and f"</svg>{act}<" in shown, act
         await dealer.post("/esim/profile/suspend", {"profileId": second})
         assert "Not mailed" not in await see(clerk, f"/console/profiles/{second}"), "to be unsuspended first"
         await dealer.post("/esim/profile/unsuspend", {"profileId": second})
         assert re.search(r"Not mailed\s2\b", await see(clerk, "/console/profiles"))
-        await eventually(lambda: says(clerk, f"/console/profiles?order={order['orderNo']}", "Kept"))
+        await eventually(lambda: says(clerk, f"/console/profiles?order={order['orderNo']}", "Not sent (test)"))
         listed = (await clerk.get(waiting)).text
         assert re.findall(r'<tr data-href="/console/profiles/(\d+)"', listed) == [third, second]
         assert listed.count('#dialog-mail"') == 2
         assert _marks((await clerk.get("/console/profiles")).text) == ["Not mailed"] * 2
         assert third in (await clerk.get("/console/profiles.csv?status=NOT_MAILED")).text
         home = (await clerk.get("/console")).text
-        assert re.search(r"2\seSIMs were mailed to nobody<", home) and waiting in home
+        assert re.search(r"2\seSIMs are not mailed yet<", home) and waiting in home
         again = await bought(dealer)
         for where in ("/console/orders", "/console"):
             text = (await clerk.get(where)).text
@@ -197,7 +197,7 @@ async def test_what_waits_to_be_mailed_is_told_until_it_is_mailed_or_installed(
         assert "ot mailed" not in await see(clerk, f"/console/orders/{again['orderNo']}"), "its buyer has it"
         assert _marks((await clerk.get("/console/orders")).text) == ["Partly mailed"]
     async with signed_in(service, "admin", stranger.tenant_id) as other:
-        assert "mailed to nobody" not in await see(other, "/console")
+        assert "not mailed yet" not in await see(other, "/console")
         assert foreign["orderNo"] in (await other.get(waiting)).text and first not in (await other.get(waiting)).text
 
 

@@ -77,7 +77,7 @@ async def test_without_a_threshold_25_and_10_percent_of_the_last_topup_are_told_
     async with signed_in(service) as admin, signed_in(service, "finance", dealer.tenant_id) as finance:
         terms = await see(admin, f"/console/dealers/{dealer.tenant_id}")
         assert "Low balance notice below 5.00 USD automatic: 25 % after a top-up" in terms
-        assert "Low balance notice below 5.00 USD Second below 2.00 USD" in await see(finance, "/console/wallet")
+        assert "Low balance notice Below 5.00 USD again below 2.00 USD" in await see(finance, "/console/wallet")
     await buys(dealer, 9)  # 3.80 left
     [quarter] = await told(service, mails)
     assert "below 5.00 USD, 25 % of the balance after your last top-up" in " ".join(quarter.plain.split())

@@ -380,7 +380,7 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
             [
                 "2 orders failed in the last 24 hours: you have the money back, the buyer has no eSIM",
                 "1 plan ends today: recharge where the package allows it, or sell another eSIM",
-                "34 eSIMs were mailed to nobody: add an email, or send the link yourself",
+                "34 eSIMs are not mailed yet: add an email, or send the link yourself",
                 "1 top-up of 1.00 USD waits for review",
             ],
         ),
@@ -403,7 +403,7 @@ def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str])
             Own(ending=Ending(1, 2, 2)),
             ["1 plan ends today, 2 plans tomorrow: 2 of 3 can be recharged, for the others sell another eSIM"],
         ),
-        (Own(unmailed=1), ["1 eSIM was mailed to nobody: add an email, or send the link yourself"]),
+        (Own(unmailed=1), ["1 eSIM is not mailed yet: add an email, or send the link yourself"]),
         (Own(refused=12), ["12 API calls were refused in the last 24 hours"]),
     ],
 )

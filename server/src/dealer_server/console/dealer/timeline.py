@@ -120,7 +120,7 @@ def _mails(history: History, *, kept: bool) -> Iterator[Event]:
         to, state = f" to {mail.mail}" if mail.mail else "", "" if mail.state in ("DELIVERED", "READY") else mail.state
         text = f"Install page {'to be ' if mail.state == 'READY' else ''}mailed{to}"
         if kept and mail.state == "DELIVERED":
-            text = f"Mail{to} kept, not sent (test)"
+            text = f"Mail{to} not sent (test)"
         yield Event(mail.created_at, "mail", text, state)
 
 

@@ -133,6 +133,7 @@ def without(address: str, names: str) -> str:
 
 
 _LINK = Markup('<a href="/console/{0}/{1}">{2}</a>')
+_size = re.compile(r"(?<= )[0-9].*")
 _unit = re.compile(r"(?<=[0-9]) (?=(?:[A-Z]{3,4}|ms|s)\b|%)")
 _profile_id = re.compile(r"\b([0-9]{12,16})\b")
 _number = re.compile(r"\b([DR][0-9]{18})\b")
@@ -141,6 +142,11 @@ _number = re.compile(r"\b([DR][0-9]{18})\b")
 def unbroken(text: str) -> str:
     """A text in which no number is broken before its currency or unit."""
     return _unit.sub("\N{NO-BREAK SPACE}", text)
+
+
+def size_unbroken(name: str) -> str:
+    """The name of a package that is broken before its size alone: United Arab Emirates, 1 GB 7 days."""
+    return _size.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), name)
 
 
 def linked(text: str, esims: Mapping[str, str] = {}) -> Markup:
@@ -333,6 +339,7 @@ def _add_names(made: Environment) -> None:
         "linked": linked,
         "linked_esims": linked_esims,
         "unbroken": unbroken,
+        "size_unbroken": size_unbroken,
         "is_mail_address": is_mail_address,
         **_DATES,
     }

@@ -89,8 +89,8 @@ def own_incidents(dealer: Dealer, own: Own, now: datetime) -> list[Incident]:
     found += [Incident("SECRET", key, "waiting", f"The previous AppSecret of {key} ends", at=at)
               for key, at in own.secrets]  # fmt: skip
     if own.unmailed:
-        were = "was" if own.unmailed == 1 else "were"
-        text = f"{many(own.unmailed, 'eSIM', UNMAILED_COUNTED)} {were} mailed to nobody"
+        are = "is" if own.unmailed == 1 else "are"
+        text = f"{many(own.unmailed, 'eSIM', UNMAILED_COUNTED)} {are} not mailed yet"
         found.append(Incident("UNMAILED", "", "waiting", text, detail="add an email, or send the link yourself"))
     found += _ending(own.ending)
     if own.topups:

@@ -81,7 +81,7 @@ class Unclear(Exception):
     """The form cannot be read. The message says which field is wrong, and what is accepted."""
 
 
-@page(BUY, DEALER_FINANCE, "dealer/buying/buy.html")
+@page(BUY, DEALER_FINANCE, "dealer/buying/buy.html", within=CATALOGUE)
 async def confirm(context: RequestContext) -> Answer:
     """What it costs, against the balance; for what cannot be bought, what can be sold in its place. A form that has
     bought leads to its order."""
