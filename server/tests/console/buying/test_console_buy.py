@@ -218,6 +218,7 @@ async def test_an_order_by_hand_is_an_order_as_any_other_and_names_who_bought_it
     address = await asked(clerk, quantity=2, remark="Mme Dupont")
     page = await see(clerk, address)
     assert "Total 3.60 USD" in page and "Balance after 996.40 USD" in page and "Pay 3.60 USD" in page
+    assert "Each is refundable until it is installed" in page
     assert await order_count(dealer) == 0, "nothing is paid yet"
     fields = await form(clerk, address)
     order_page = await buy(clerk, address, fields)

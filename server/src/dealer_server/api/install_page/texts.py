@@ -33,7 +33,7 @@ class Texts:
 
     def time(self, at: datetime) -> str:
         """28 May 2027, 14:03 UTC."""
-        return f"{self.day(at)}, {at:%H:%M} UTC"
+        return f"{self.day(at)}, {at:%H:%M}\N{NO-BREAK SPACE}UTC"
 
     def days(self, count: int) -> str:
         return self("day_one" if count == 1 else "day_other", count=count)
