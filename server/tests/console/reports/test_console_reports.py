@@ -236,8 +236,7 @@ async def test_a_statement_is_a_page_and_a_file_on_both_sides(admin: Browser, cl
     for one, path in ((clerk, "/console/wallet/statements"), (admin, theirs)):
         assert (
             f"{clock.now():%B %Y} so far 0.00 USD 0.00 USD + 1.80 USD + 1,000.00 USD −5.40 USD 996.40 USD"
-            f" CSV of the entries of {clock.now():%B %Y} Draft PDF"
-            in await see(one, path)
+            f" CSV of the entries of {clock.now():%B %Y} Draft PDF" in await see(one, path)
         )
         page = await see(one, f"{path}/{month}")
         assert "Purchases −5.40 USD 2 entries" in page and "Refunds + 1.80 USD 1 entry" in page
