@@ -405,7 +405,9 @@ async def test_the_wallet_says_what_waits_what_was_bought_and_when_a_low_balance
 ):
     order, finance = await bought(dealer, quantity=2), people["finance"]
     text = await finance.get("/console/wallet")
-    assert re.search(rf"TEST-OK 1 GB 7 days</span>\s*<span[^>]+>× 2[\s\S]{{0,600}}title=\"{order['orderNo']}\"", text)
+    assert re.search(
+        rf"TEST-OK 1\sGB\s7\sdays</span>\s*<span[^>]+>× 2[\s\S]{{0,600}}title=\"{order['orderNo']}\"", text
+    )
     await until(finance, "/console/wallet", " out</span>")
     assert " out</span>" not in await finance.get("/console/wallet?type=REFUND"), "of one type nothing is added up"
     assert "Waiting" not in text and "25 % and 10 %" in text and ">Balance</div>" not in text

@@ -114,5 +114,5 @@ async def test_automatic_refunds_are_told_apart(service: Service, dealer: ApiCli
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         page = text_of((await one.get("/console/refunds")).text)
         dated = text_of((await one.get("/console/refunds?from=2020-01-01")).text)
-    assert "5.40 USD refunded in all Export" in page and "5.40 USD refunded Export" in dated
+    assert "5.40 USD refunded in all Request a refund" in page and "5.40 USD refunded Request a refund" in dated
     assert "Could not be delivered Automatic" in page

@@ -156,8 +156,8 @@ async def test_the_home_page_tells_of_the_last_30_days_and_of_the_packages_bough
     await folded(service.database)
     page = await see(clerk, "/console")
     assert "Spent today 5.40 USD 3 eSIMs Spent, 30 days 5.40 USD 3 eSIMs Profit (est.), 30 days" in page
-    assert "TEST-OK 1 GB 7 days TEST-OK 2 3.60 USD" in page
-    assert "TEST-ASYNC 1 1.80 USD" in page
+    assert "TEST-OK 1 GB 7 days TEST-OK 2 bought 3.60 USD" in page
+    assert "TEST-ASYNC 1 bought 1.80 USD" in page
     assert f'{dates.day(clock.now())} <span class="text-secondary">so far</span>' in (await clerk.get("/console")).text
 
 
