@@ -267,7 +267,7 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     await market.becomes("SELECT count(*)::int FROM purchase WHERE reason LIKE 'INSUFFICIENT_FUNDS%'", 3)
     page = await see(admin, NEAR)
     assert re.search(
-        r"Last failure .*?: our balance at the supplier is too low. Top up our balance at the supplier\. View",
+        r"Last failure .*?: our balance at the supplier is too low. Top up our balance at the supplier\. Edit route",
         page,
     )
     waits = page[page.index("Waiting orders") : page.index("Recent purchases")]
