@@ -106,10 +106,10 @@ class ErrorPages:
         if "hx-request" in request.headers:
             return Response(status_code=status, headers={"HX-Reswap": "none"})
         fields = {"status": status, "trace": trace_id, "why": why, "context": None, "environment": self._environment}
-        return HTMLResponse(rendering.render("error.html", fields | _ways_on(request, status)), status)
+        return HTMLResponse(rendering.render("error.html", {**fields, **_ways_on(request, status)}), status)
 
 
-def _ways_on(request: Request, status: int) -> Mapping[str, Any]:
+def _ways_on(request: Request, status: int) -> dict[str, Any]:
     """`again`: the address that was asked for, where it may answer next time; "" of a form, which is not sent twice."""
     context: RequestContext | None = getattr(request.state, "context", None)
     asks = status >= 500 and request.method in ("GET", "HEAD") and request.url.path.startswith("/console")

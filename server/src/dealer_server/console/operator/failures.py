@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from dealer_server.console.operator.timeline import History, answer_of
 from dealer_server.rules.incidents.refused import refused
-from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Profile
 from dealer_server.store.suppliers.purchase import Hop
 from dealer_server.store.webhooks.log import Delivery

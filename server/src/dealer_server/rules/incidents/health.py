@@ -1,9 +1,9 @@
 """How healthy is what we ask: a supplier, a dealer's endpoint? One rule for all pages.
 
-What does not answer at present is down or failing. A supplier fails, too, while it answers and none of what it was asked
-lately went well, LEAST_FAILED times at least. What answers is degraded while less than HEALTHY_PERCENT of what it was
-asked lately went well and LEAST_FAILED failed. Else it is healthy. What is degraded, failing or down has a notice, and
-only what has one is coloured: other failures are told in grey.
+What does not answer at present is down or failing. A supplier fails, too, while it answers and none of what it was
+asked lately went well, LEAST_FAILED times at least. What answers is degraded while less than HEALTHY_PERCENT of what it
+was asked lately went well and LEAST_FAILED failed. Else it is healthy. What is degraded, failing or down has a notice,
+and only what has one is coloured: other failures are told in grey.
 """
 
 from collections.abc import Callable, Mapping
