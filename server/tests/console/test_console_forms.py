@@ -73,6 +73,7 @@ async def test_a_form_that_failed_may_be_sent_again(service: Service, dealer: Ap
     await value(service, f"ALTER TABLE ledger_entry ADD CONSTRAINT broken {one_entry}")
     answer = await admin.send(f"{home}/adjust", fields, Referer=f"{admin.url}{home}")
     assert answer.status_code == 500, answer.headers
+    assert "Try again" not in answer.text and ">Go to the overview</a>" in answer.text and "data-copy=" in answer.text
     await value(service, "ALTER TABLE ledger_entry DROP CONSTRAINT broken")
     await admin.send(f"{home}/adjust", fields, Referer=f"{admin.url}{home}")
     assert said(await admin.get(home)) == "The wallet is adjusted by 12.50 USD"
@@ -80,6 +81,15 @@ async def test_a_form_that_failed_may_be_sent_again(service: Service, dealer: Ap
     assert said(await admin.get(home)) == TWICE
     assert (await dealer.post("/account/balance")).data["balance"] == "1012.50"
     assert await service.audit() == []
+
+
+async def test_a_page_that_failed_is_tried_again_or_left(service: Service, admin: Browser) -> None:
+    await value(service, "ALTER TABLE price_list RENAME TO broken")
+    page = await admin.get("/console/price-lists?sort=name&before=1")
+    await value(service, "ALTER TABLE broken RENAME TO price_list")
+    again = '<a class="btn btn-primary" href="/console/price-lists?sort=name&amp;before=1">Try again</a>'
+    assert page.status_code == 500 and again in page.text and ">Go to the overview</a>" in page.text
+    assert re.search(r'data-copy="[0-9a-f]{32}"', page.text)
 
 
 async def test_a_browser_that_says_nonsense_of_where_it_was_is_led_to_the_first_page(admin: Browser) -> None:

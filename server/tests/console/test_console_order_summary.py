@@ -120,7 +120,7 @@ async def test_what_failed_and_is_refunded_says_where_it_failed(service: Service
     assert (await settled(dealer, order))["orderStatus"] == "REFUNDED"
     said = await summary(admin, order["orderNo"])
     assert "1.80 USD refunded Delivery failed: the supplier refused it. Asked simulated" in said
-    assert "Notification No callback URL" in said and "Supplier's response" not in said
+    assert "No callback URL: the dealer sees it" in said and "Supplier's response" not in said
     assert "Retry now" not in said
 
 

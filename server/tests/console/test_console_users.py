@@ -58,7 +58,8 @@ async def test_an_admin_in_use_without_two_factor_sign_in_is_marked(service: Ser
         await accounts.change(service.database, int(idle), int(dealer.tenant_id), "admin", "ACTIVE", "test")
         page = (await one.get("/console/users")).text
         rows = {row[1]: row[2] for row in re.finditer(r'<tr id="user-(\d+)">(.*?)</tr>', page, re.DOTALL)}
-        assert "state-warning" in rows[str(one.user_id)] and "Off, turn on" in page
+        own = rows[str(one.user_id)]
+        assert "state-warning" in own and ">Turn on</a>" in own
         assert "state-warning" not in rows[idle], "who never signed in has nothing to protect yet"
 
 

@@ -98,11 +98,23 @@ class ErrorPages:
         context: RequestContext | None = getattr(request.state, "context", None)
         if context is None or context.partial:
             return self._plain(request, status, why=why)
-        return await self._responder.html("error.html", {"status": status, "trace": "", "why": why}, context, status)
+        fields = {"status": status, "trace": "", "why": why, **_ways_on(request, status)}
+        return await self._responder.html("error.html", fields, context, status)
 
     def _plain(self, request: Request, status: int, trace_id: str = "", why: str = "") -> Response:
         """Needs neither session nor database."""
         if "hx-request" in request.headers:
             return Response(status_code=status, headers={"HX-Reswap": "none"})
         fields = {"status": status, "trace": trace_id, "why": why, "context": None, "environment": self._environment}
-        return HTMLResponse(rendering.render("error.html", fields), status)
+        return HTMLResponse(rendering.render("error.html", {**fields, **_ways_on(request, status)}), status)
+
+
+def _ways_on(request: Request, status: int) -> dict[str, Any]:
+    """`again`: the address that was asked for, where it may answer next time; "" of a form, which is not sent twice."""
+    context: RequestContext | None = getattr(request.state, "context", None)
+    asks = status >= 500 and request.method in ("GET", "HEAD") and request.url.path.startswith("/console")
+    query = f"?{request.url.query}" if request.url.query else ""
+    return {
+        "again": request.url.path + query if asks else "",
+        "operator": context is not None and context.user.tenant_id is None,
+    }

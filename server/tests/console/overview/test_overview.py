@@ -59,7 +59,7 @@ async def test_all_is_clear_where_nothing_is_wrong(quiet: Service):
         await run(quiet, "UPDATE console_user SET sealed_totp = 'x', totp_on = true")
         assert "All clear." in await incidents(one)
         page = await see(one, "/console")
-        assert "Suppliers up" not in page and "Supplier queues" not in page
+        assert "Healthy suppliers" not in page and "Supplier queues" not in page
 
 
 async def test_a_worker_that_is_not_seen_is_missed(postgres: str, template: str):

@@ -9,7 +9,7 @@ import pytest
 from dealer_server.rules.incidents import dealer, overview, receiver, supplier
 from dealer_server.rules.incidents.dealer import Answered, Dealer, Ending, Own
 from dealer_server.rules.incidents.delay import delay_text
-from dealer_server.rules.incidents.health import HOUR, LOOKED_BACK, degraded_since, share_text, supplier_word
+from dealer_server.rules.incidents.health import HOUR, LOOKED_BACK, bad_since, is_failing, share_text, supplier_word
 from dealer_server.rules.incidents.incident import Incident, worst_first
 from dealer_server.rules.incidents.overview import Balance, Findings, LowStock, Mails, Queued
 from dealer_server.rules.incidents.receiver import Receiver
@@ -144,7 +144,10 @@ def test_an_endpoint_that_accepts_less_than_95_percent_is_not_healthy(accepted: 
         (True, 0, 0, "UP"),
         (True, 95, 100, "UP"),
         (True, 94, 100, "DEGRADED"),
-        (True, 0, 3, "DEGRADED"),
+        (True, 0, 2, "UP"),
+        (True, 0, 3, "FAILING"),
+        (True, 1, 4, "DEGRADED"),
+        (False, 0, 3, "DOWN"),
         (True, 18, 20, "UP"),  # two failures are chance
         (True, 38, 40, "UP"),
         (False, 100, 100, "DOWN"),
@@ -306,14 +309,30 @@ def test_suppliers_that_are_degraded_are_one_incident():
     )
 
 
+def test_suppliers_of_which_no_call_succeeded_are_failing_and_stand_before_those_that_are_degraded():
+    none, bad = of_supplier(code="a", answered=0, asked=3, cause="out of stock"), of_supplier(answered=7, asked=10)
+    failing, degraded = overview.incidents(found(suppliers=[(bad, NOTHING), (none, NOTHING)]), NOW)
+    assert (failing.level, degraded.level) == ("fault", "degraded")
+    said = "none of 3 calls succeeded in the last 24 hours, the latest failed: out of stock"
+    assert told(failing) == f"Supplier a is failing: {said}"
+    [waits] = overview.incidents(found(suppliers=[(none, TWELVE)]), NOW)
+    assert told(waits) == f"Supplier a is failing: {said}; 12 items wait, the oldest for 25 min" and waits.waits
+    two = [(none, NOTHING), (none._replace(code="b", asked=1_000), NOTHING)]
+    [both] = overview.incidents(found(suppliers=two), NOW)
+    assert both.text == "Suppliers a and b are failing" and both.detail.startswith("none of 3 and none of 1,000 calls")
+
+
 def test_what_is_degraded_has_been_so_since_the_hour_in_which_too_much_failed():
     now, hour = datetime(2026, 11, 21, 9, 30, tzinfo=UTC), datetime(2026, 11, 21, 9, tzinfo=UTC)
     fine = {hour - n * HOUR: (10, 10) for n in range(1, 8 * 24)}
-    assert degraded_since({**fine, hour - 3 * HOUR: (0, 20)}, now) == hour - 2 * HOUR, "the hour is over then"
-    assert degraded_since(fine, now) == hour, "it became so after the hours that were counted"
-    assert degraded_since(dict.fromkeys(fine, (1, 2)), now) == hour - LOOKED_BACK + HOUR, "as far as is looked back"
+    assert bad_since({**fine, hour - 3 * HOUR: (0, 20)}, now) == hour - 2 * HOUR, "the hour is over then"
+    assert bad_since(fine, now) == hour, "it became so after the hours that were counted"
+    assert bad_since(dict.fromkeys(fine, (1, 2)), now) == hour - LOOKED_BACK + HOUR, "as far as is looked back"
+    assert bad_since({**fine, hour - 30 * HOUR: (0, 3)}, now, is_failing) == hour, "something went well until now"
+    alone = {hour - 9 * HOUR: (0, 3), hour - 40 * HOUR: (9, 10)}
+    assert bad_since(alone, now, is_failing) == hour - 8 * HOUR, "none since the hour of the first"
     [told_since] = overview.incidents(
-        found(suppliers=[(of_supplier(answered=7, asked=10, degraded_since=SIX), NOTHING)]), NOW
+        found(suppliers=[(of_supplier(answered=7, asked=10, bad_since=SIX), NOTHING)]), NOW
     )
     assert told_since.text.endswith("has been degraded") and told_since.since == SIX and not told_since.waits
 

@@ -40,7 +40,7 @@ COLUMNS: Mapping[str, Callable[[Act], str]] = {
         f"{one.name}: {one.was} → {one.text}" if one.was else f"{one.name}: {one.text}" for one in _details(act)
     ),
 }
-FIRST, CHANGES, ALL = "Without sign-ins", "changes", "all"
+FIRST, CHANGES, ALL = "Changes", "changes", "all"
 """The tab that is shown until something is asked for, which leaves out sign-ins; what asks for it, and for all."""
 TAB_KINDS = ("orders", "money")
 """Kinds that are tabs; the filter has the others."""

@@ -3,12 +3,10 @@
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.console.operator.timeline import History, answer_of
 from dealer_server.rules.incidents.refused import refused
-from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Profile
 from dealer_server.store.suppliers.purchase import Hop
 from dealer_server.store.webhooks.log import Delivery
@@ -43,16 +41,13 @@ class Cause(NamedTuple):
 
 class Failure(NamedTuple):
     """`refunded`, `refunding`, `held`: of their money what is given back, what is on its way, and what is neither.
-    `in_review`: an operator decides about it. `refund_no`, `settled_at`: of the latest refund. `told`: the latest
-    webhook of the order that was needed."""
+    `in_review`: an operator decides about it. `told`: the latest webhook of the order that was needed."""
 
     causes: Sequence[Cause]
     refunded: int
     refunding: int
     held: int
     in_review: bool
-    refund_no: str
-    settled_at: datetime | None
     told: Delivery | None
 
 
@@ -69,13 +64,10 @@ def of(history: History, routes: Mapping[str, Sequence[Hop]]) -> Failure | None:
                 where = "refunded" if profile.refunded else "refunding" if profile.held else "held"
                 amounts[where] += item.price * item.period_num
     refunds = [one for one in history.refunds if any(line.profile_id in failed for line in one.lines)]
-    latest = max(refunds, key=lambda one: one.refund_id, default=None)
     return Failure(
         causes=_causes(history, routes),
         **amounts,
         in_review=any(line.way == "REVIEW" and line.status == "PENDING" for one in refunds for line in one.lines),
-        refund_no=identity.refund_no(latest.refund_id) if latest else "",
-        settled_at=latest.settled_at if latest else None,
         told=next((one for one in history.deliveries if one.state != "SKIPPED"), None),
     )
 

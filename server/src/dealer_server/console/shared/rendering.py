@@ -358,6 +358,7 @@ def _add_names(made: Environment) -> None:
         "esim_state": words.esim_state,
         "healthy_percent": health.HEALTHY_PERCENT,
         "is_degraded": health.is_degraded,
+        "share_of": health.share_of,
         "least_failed": health.LEAST_FAILED,
         "share_text": health.share_text,
     }

@@ -42,7 +42,8 @@ class Repeat(NamedTuple):
 class Event(NamedTuple):
     """`facts`: names and values. Of a webhook: `delivery_id` for the link to its page, `body` indented. `repeats`: each
     time, where the same happened more than once; `at` is the first. `anchor`: what links to it name it. `term`: the
-    word of the field for it. `esims`: how many were delivered by this step. `detail`: as the supplier said it."""
+    word of the field for it. `esims`: how many were delivered by this step. `detail`: as the supplier said it.
+    `short`: the title where its steps stand below it."""
 
     at: datetime
     symbol: str
@@ -57,6 +58,7 @@ class Event(NamedTuple):
     anchor: str = ""
     term: str = ""
     step: Step = ""
+    short: str = ""
     esims: int = 0
     detail: str = ""
 
@@ -109,8 +111,9 @@ def _bought_at_once(events: Sequence[Event]) -> Sequence[Event]:
     words = {event.title.partition(": ")[2] for event in delivered}
     done = words.pop() if len(words) == 1 else "delivered"
     took = _seconds_text((delivered[-1].at - paid[0].at).total_seconds())
-    title = f"{paid[0].title}, {'eSIM' if esims == 1 else f'{esims} eSIMs'} {done} {took}"
-    whole = paid[0]._replace(title=title, repeats=_repeats(paid), step="")
+    what = "eSIM" if esims == 1 else f"{esims} eSIMs"
+    title, short = f"{paid[0].title}, {what} {done} {took}", f"{what} delivered {took}"
+    whole = paid[0]._replace(title=title, short=short, repeats=_repeats(paid), step="")
     return [*events[:first], whole, *events[first + len(paid) :]]
 
 

@@ -45,7 +45,7 @@ NEW = "/console/packages/new"
 FORM_TEMPLATE = "operator/catalogue/package_form.html"
 PAYERS = 200
 LATEST_ORDERS = 6
-AILING = ("degraded", "down", "paused")
+AILING = ("degraded", "failing", "down", "paused")
 DATA_UNITS = ("KB", "MB", "GB", "TB")
 STARTING = {"currency": "USD", "dataType": "TOTAL", "type": "BASE", "duration": "30", "supplier": "stock"}
 
@@ -58,7 +58,7 @@ class Data(NamedTuple):
 
 
 class Ailing(NamedTuple):
-    """A supplier of a package's route, and what it is: degraded, down, paused."""
+    """A supplier of a package's route, and what it is: degraded, failing, down, paused."""
 
     supplier: str
     word: str

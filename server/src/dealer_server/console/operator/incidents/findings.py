@@ -17,7 +17,7 @@ from dealer_server.rules.incidents import dealer as dealer_rules
 from dealer_server.rules.incidents import overview as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents import supplier as supplier_rules
-from dealer_server.rules.incidents.health import COUNTED_HOURS, HOUR, LOOKED_BACK, degraded_since, is_degraded
+from dealer_server.rules.incidents.health import COUNTED_HOURS, HOUR, LOOKED_BACK, bad_since, is_degraded, is_failing
 from dealer_server.rules.incidents.incident import Incident, rank, worst_first
 from dealer_server.rules.incidents.refused import refused
 from dealer_server.rules.incidents.supplier import NOTHING, Supplier
@@ -42,7 +42,7 @@ CALLS = 50
 
 
 class Ailing(NamedTuple):
-    """A supplier that is degraded: why the latest call failed, and since when it has been so."""
+    """A supplier that is degraded or failing: why the latest call failed, and since when it has been so."""
 
     cause: str
     since: datetime
@@ -158,16 +158,18 @@ async def ailing_of(
     connection: Connection, suppliers: Sequence[SupplierRow], counts: Counts, now: datetime
 ) -> dict[str, Ailing]:
     """Of each that answers and of whose calls too many failed."""
-    failing = [
+    bad = [
         row.code
         for row in suppliers
         if row.up and (count := counts.get(row.code)) and is_degraded(count.total - count.failed, count.total)
     ]
     found = dict[str, Ailing]()
-    for code in failing:
+    for code in bad:
         latest = latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now)
         called = await supplier_work.call_hours(connection, code, now - LOOKED_BACK - COUNTED_HOURS * HOUR, now)
-        since = degraded_since({one.start: (one.good, one.good + one.bad) for one in called}, now)
+        hours = {one.start: (one.good, one.good + one.bad) for one in called}
+        none_good = is_failing(counts[code].total - counts[code].failed, counts[code].total)
+        since = bad_since(hours, now, is_failing if none_good else is_degraded)
         found[code] = Ailing(cause(latest) if latest else "", since)
     return found
 
@@ -199,5 +201,5 @@ def _supplier(row: SupplierRow, all_counts: Counts, ailing: Mapping[str, Ailing]
         answered=counts.total - counts.failed if counts else 0,
         asked=counts.total if counts else 0,
         cause=ailing[row.code].cause if row.code in ailing else "",
-        degraded_since=ailing[row.code].since if row.code in ailing else None,
+        bad_since=ailing[row.code].since if row.code in ailing else None,
     )

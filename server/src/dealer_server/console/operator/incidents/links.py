@@ -20,8 +20,7 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
         case "WORKER":
             return [Link("View open orders", "/console/orders?status=FULFILLING")]
         case "SUPPLIER":
-            waits = incident.waits or (incident.harm and incident.level == "fault")
-            lines = [Link("View items", waiting)] if waits else []
+            lines = [Link("View items", waiting)] if incident.waits else []
             return [*lines, *_suppliers(incident.subject.split(","))]
         case "UNCONFIRMED":
             label = "Settle" if may.terms else "View purchases"

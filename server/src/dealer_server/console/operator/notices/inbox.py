@@ -103,7 +103,7 @@ async def inbox(context: RequestContext) -> Html:
         lately=over[:LATELY] if few else (),
         filtered=kind is not None or before is not None,
         faults=params.faults(context.query, kind=tuple(GROUPS)),
-        counts={"open": len(open_lines)},
+        counts={"open": _count(open_lines)},
         tabs=tabs(kind),
         kinds=[("", "Any type"), *((name, name) for name in GROUPS)],
         newest=max((told.notice_id for line in lines for told in line.told), default=0),
@@ -115,7 +115,12 @@ async def inbox(context: RequestContext) -> Html:
 async def count_open(connection: Connection, context: RequestContext) -> int:
     """How many subjects are open, for the tabs."""
     types = types_of(context.user.full_role)
-    return len(await _open(connection, context, types, await marks.of_user(connection, context.user.user_id)))
+    return _count(await _open(connection, context, types, await marks.of_user(connection, context.user.user_id)))
+
+
+def _count(lines: Sequence[Line]) -> int:
+    """What needs attention, as the overview counts it: no notes."""
+    return sum(line.level != "note" for line in lines)
 
 
 async def _open(connection: Connection, context: RequestContext, types: Sequence[str], mark: Mark) -> list[Line]:

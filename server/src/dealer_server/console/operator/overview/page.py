@@ -71,7 +71,7 @@ async def overview(context: RequestContext) -> Html:
         top_report=params.address("/console/reports", {"from": sold.days.first, "to": sold.days.last, "by": "dealer"}),
         health=health,
         counts=counts,
-        up=sum(row.status != "PAUSED" and row.up is True for row in suppliers),
+        healthy=sum(row.status != "PAUSED" and health[row.code] == "UP" for row in suppliers),
         latest=latest.rows,
         unsettled=unsettled,
         failed_refunded=refunded,

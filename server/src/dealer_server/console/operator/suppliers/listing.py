@@ -31,7 +31,7 @@ COLUMNS: Mapping[str, Callable[[SupplierRow], Any]] = {
     "-balance": lambda row: (row.balance is not None, row.balance or 0, row.code),
     "-packages": lambda row: (row.packages, row.code),
 }
-HEALTH = ("DOWN", "DEGRADED", "NOT ASKED", "UP")
+HEALTH = ("DOWN", "FAILING", "DEGRADED", "NOT ASKED", "UP")
 """The worst first."""
 HOURS = 24
 WINDOW = timedelta(hours=6)
@@ -47,7 +47,6 @@ async def suppliers(context: RequestContext) -> Html:
         rows = await console_suppliers.list_suppliers(connection)
         open_purchases = await console_suppliers.open_purchases(connection)
         stock = await console_suppliers.stock(connection)
-        spans = await console_suppliers.cost_spans(connection)
         counts = await findings.call_counts(connection, rows, context.now)
         trends = {
             code: await _trend(connection, code, context.now) for code, count in counts.items() if count.total >= FEW
@@ -71,7 +70,6 @@ async def suppliers(context: RequestContext) -> Html:
         spending=spent,
         outages=outages,
         lasted=dates.lasted,
-        spans=spans,
         order=order,
         kind_title=kind_title,
         balance_text=fine_text,

@@ -36,7 +36,11 @@ FINISHED: tuple[str, ...] = get_args(Resendable)
 TABS: tuple[tuple[str, DeliveryState], ...] = (
     ("Retrying", "RETRY"), ("Undelivered", "FAILED"), ("Delivered", "DELIVERED"),
 )  # fmt: skip
-PRESETS: tabs.Presets = tuple((name, {"status": state}) for name, state in TABS)
+PRESETS: tabs.Presets = (
+    *((name, {"status": state}) for name, state in TABS[:2]),
+    ("With failed attempts", {"attempts": "failed"}),
+    *((name, {"status": state}) for name, state in TABS[2:]),
+)
 FILTERS = ("attempts", "dealer", "status", "event", "answer", "from", "to")
 WORST = 3
 """Endpoints above the log."""
@@ -76,9 +80,9 @@ async def webhooks(context: RequestContext) -> Html:
             else latest.hours(connection, dealer.tenant_id, of.start)
         )
     filters = {name: value for name, value in params.filters(context).items() if value}
-    known = {} if filters.keys() - {"status", "sort", "dealer"} else counts
-    listed = {name: known[state] for name, state in (("All", "ALL"), *TABS[:2]) if state in known}
-    total = known.get(wanted.state or "ALL")
+    known = {} if filters.keys() - {"status", "attempts", "sort", "dealer"} else counts
+    listed = {name: known[state] for name, state in (("All", "ALL"), *TABS) if state in known}
+    total = None if wanted.tried else known.get(wanted.state or "ALL")
     return Html(
         ended_well=not counts["RETRY"] and not counts["FAILED"],
         deliveries=found.rows,

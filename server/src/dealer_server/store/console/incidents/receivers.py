@@ -13,7 +13,7 @@ from dealer_server.rules.incidents.health import (
     LEAST_FAILED,
     LOOKED_BACK,
     Hours,
-    degraded_since,
+    bad_since,
     is_degraded,
 )
 from dealer_server.rules.incidents.receiver import COUNTED, TOLD_FROM, Receiver
@@ -85,7 +85,7 @@ async def degraded(connection: Connection, since: datetime, now: datetime, limit
     causes = {row["tenant_id"]: word(row["http_status"], row["error"]) for row in mostly}
     hours = await _hours(connection, [one.tenant_id for one in worst], now - LOOKED_BACK - COUNTED_HOURS * HOUR)
     return [
-        one._replace(cause=causes.get(one.tenant_id, ""), degraded_since=degraded_since(hours[one.tenant_id], now))
+        one._replace(cause=causes.get(one.tenant_id, ""), degraded_since=bad_since(hours[one.tenant_id], now))
         for one in worst
     ]
 
@@ -118,5 +118,5 @@ async def of_dealer(
     since = None
     if is_degraded(counted.accepted, counted.attempts):
         hours = await _hours(connection, [tenant_id], now - LOOKED_BACK - COUNTED_HOURS * HOUR)
-        since = degraded_since(hours[tenant_id], now)
+        since = bad_since(hours[tenant_id], now)
     return Receiver(**row, accepted=counted.accepted, attempts=counted.attempts, degraded_since=since)
