@@ -301,7 +301,7 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     assert re.search(r"Healthy suppliers\s1 of 2 rt:far Up rt:near Failing", overview)
     row = r"rt:near RT reseller API Failing no call succeeded 0 % \1 of \1 failed"
     assert re.search(rf"{none}.*? {row}", listed), listed
-    assert re.search(r"Supplier rt:near is failing ?\. .*? Last failure ", await see(admin, NEAR))
+    assert re.search(r"Supplier rt:near has been failing since .*? Last failure ", await see(admin, NEAR))
     assert "rt:near is failing : it is the only supplier" in await see(admin, "/console/packages/TEST-OK")
     assert re.search(rf"Supplier rt:near has been failing .*?{none[1:]}", await see(admin, "/console/notices"))
 

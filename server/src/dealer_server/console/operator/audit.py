@@ -108,8 +108,11 @@ async def audit(context: RequestContext) -> Html:
             every={"kind": ALL},
             first=FIRST,
         ),
-        kind=context.query.get("kind", ""),
-        kinds=[("", "Any kind"), *((key, kind.name) for key, kind in KINDS.items() if key not in TAB_KINDS)],
+        kind=(kind := context.query.get("kind", "")),
+        kinds=[
+            (kind if kind in (CHANGES, ALL) else "", "Any kind"),
+            *((key, kind.name) for key, kind in KINDS.items() if key not in TAB_KINDS),
+        ],
         tab_kinds=TAB_KINDS,
         dates=dates.of(context, AUDIT),
         faults=faults,

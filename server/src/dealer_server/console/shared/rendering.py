@@ -309,6 +309,13 @@ _NUMBERS = {
     "sms_no": identity.sms_no,
     "created_at": identity.created_at,
 }
+_HEALTH = {
+    "healthy_percent": health.HEALTHY_PERCENT,
+    "is_degraded": health.is_degraded,
+    "share_of": health.share_of,
+    "least_failed": health.LEAST_FAILED,
+    "share_text": health.share_text,
+}
 
 
 def _add_names(made: Environment) -> None:
@@ -356,11 +363,7 @@ def _add_names(made: Environment) -> None:
         "item_state": words.item_state,
         "order_state": words.order_state,
         "esim_state": words.esim_state,
-        "healthy_percent": health.HEALTHY_PERCENT,
-        "is_degraded": health.is_degraded,
-        "share_of": health.share_of,
-        "least_failed": health.LEAST_FAILED,
-        "share_text": health.share_text,
+        **_HEALTH,
     }
 
 

@@ -101,8 +101,8 @@ def _bad(*suppliers: Supplier) -> Incident:
     detail = f"{joined(shares)} calls succeeded in the last 24 hours"
     detail += f", the latest failed: {', '.join(causes)}" if causes else ""
     hurt = WEIGHTS["SUPPLIER"] * sum(one.asked - one.answered for one in suppliers)
-    since = min((one.bad_since for one in suppliers if one.bad_since), default=None)
-    are = "have been" if since and codes[1:] else "has been" if since else "are" if codes[1:] else "is"
+    since = None if codes[1:] else suppliers[0].bad_since
+    are = "are" if codes[1:] else "has been" if since else "is"
     text = f"Supplier{'s' * bool(codes[1:])} {joined(codes)} {are} {'failing' if failing else 'degraded'}"
     return Incident("SUPPLIER", ",".join(codes), "fault" if failing else "degraded", text, since, detail, hurt)
 

@@ -45,7 +45,7 @@ NEW = "/console/packages/new"
 FORM_TEMPLATE = "operator/catalogue/package_form.html"
 PAYERS = 200
 LATEST_ORDERS = 6
-AILING = ("degraded", "failing", "down", "paused")
+UNHEALTHY = ("degraded", "failing", "down", "paused")
 DATA_UNITS = ("KB", "MB", "GB", "TB")
 STARTING = {"currency": "USD", "dataType": "TOTAL", "type": "BASE", "duration": "30", "supplier": "stock"}
 
@@ -57,7 +57,7 @@ class Data(NamedTuple):
     unit: str
 
 
-class Ailing(NamedTuple):
+class Unhealthy(NamedTuple):
     """A supplier of a package's route, and what it is: degraded, failing, down, paused."""
 
     supplier: str
@@ -99,7 +99,7 @@ async def show_package(context: RequestContext) -> Html:
             suppliers={row.code: row for row in suppliers},
             counts=counts,
             health=health,
-            ailing=_ailing(hops, suppliers, health),
+            ailing=_unhealthy(hops, suppliers, health),
             floor=own_floor if own_floor is not None else context.parts.settings.margin_floor_basis_points or 0,
             cost=known,
             margin=None if known is None else price_list.margin(package.price, known),
@@ -113,11 +113,11 @@ async def show_package(context: RequestContext) -> Html:
         )
 
 
-def _ailing(hops: Sequence[Hop], suppliers: Sequence[SupplierRow], health: Mapping[str, str]) -> list[Ailing]:
+def _unhealthy(hops: Sequence[Hop], suppliers: Sequence[SupplierRow], health: Mapping[str, str]) -> list[Unhealthy]:
     """In the order of the route."""
     paused = {row.code for row in suppliers if row.status != "ACTIVE"}
     words = {code: "paused" if code in paused else word.lower() for code, word in health.items()}
-    return [Ailing(hop.supplier, words[hop.supplier]) for hop in hops if words.get(hop.supplier) in AILING]
+    return [Unhealthy(hop.supplier, words[hop.supplier]) for hop in hops if words.get(hop.supplier) in UNHEALTHY]
 
 
 async def _package(connection: Connection, context: RequestContext) -> Package:
@@ -319,7 +319,7 @@ async def _beside(
         hops=[(hop, _hop_margin(priced, hop)) for hop in route],
         sold=await _sold(connection, code, context.now),
         edit=await console_packages.last_edit(connection, code),
-        ailing={one.supplier: one.word for one in _ailing(route, suppliers, health)},
+        ailing={one.supplier: one.word for one in _unhealthy(route, suppliers, health)},
     )
 
 

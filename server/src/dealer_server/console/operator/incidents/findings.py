@@ -41,11 +41,12 @@ CALLS = 50
 """Latest calls of a supplier that are looked at."""
 
 
-class Ailing(NamedTuple):
-    """A supplier that is degraded or failing: why the latest call failed, and since when it has been so."""
+class Degraded(NamedTuple):
+    """A supplier that is degraded or failing: why the latest call failed, and since when it has been so; None where it
+    was called more often than is read."""
 
     cause: str
-    since: datetime
+    since: datetime | None
 
 
 async def incidents(
@@ -57,12 +58,12 @@ async def incidents(
     failing = await receivers.failing(connection, RECEIVERS)
     degraded = await receivers.degraded(connection, _last_day(context.now), context.now, RECEIVERS)
     user = await console_user.one(connection, context.user.user_id)
-    ailing = await ailing_of(connection, suppliers, counts, context.now)
+    degraded_by_code = await degraded_of(connection, suppliers, counts, context.now)
     balances = (await buying.short_balances(connection, day_of(context.now)))[:BALANCES]
     topups = await topped_up(connection, [one.tenant_id for one in balances])
     found = rules.Findings(
         worker_seen_at=await findings.worker_seen_at(connection),
-        suppliers=[(_supplier(row, counts, ailing), lines.get(row.code, NOTHING)) for row in suppliers],
+        suppliers=[(_supplier(row, counts, degraded_by_code), lines.get(row.code, NOTHING)) for row in suppliers],
         queues=await findings.queued(connection, failed=not settings.refund_failed),
         receivers=[*failing, *[one._replace(cause=words.answer(one.cause) if one.cause else "") for one in degraded]],
         more_receivers=await receivers.count_failing(connection) - RECEIVERS if len(failing) == RECEIVERS else 0,
@@ -80,7 +81,8 @@ async def of_supplier(
     connection: Connection, context: RequestContext, row: SupplierRow, counts: Counts
 ) -> list[IncidentRow]:
     lines = await waiting.by_supplier(connection, row.code)
-    found = supplier_rules.incident(_supplier(row, counts, {}), lines.get(row.code, NOTHING), context.now)
+    degraded_by_code = await degraded_of(connection, [row], counts, context.now)
+    found = supplier_rules.incident(_supplier(row, counts, degraded_by_code), lines.get(row.code, NOTHING), context.now)
     shown_here = await _with_impact(connection, context, _shown([] if found is None else [found], context))
     return [row._replace(links=[link for link in row.links if link.label != "View supplier"]) for row in shown_here]
 
@@ -90,11 +92,11 @@ async def of_suppliers(
     context: RequestContext,
     suppliers: Sequence[SupplierRow],
     counts: Counts,
-    ailing: Mapping[str, Ailing],
+    degraded_by_code: Mapping[str, Degraded],
 ) -> list[IncidentRow]:
     """For their list."""
     lines = await waiting.by_supplier(connection)
-    each = [(_supplier(row, counts, ailing), lines.get(row.code, NOTHING)) for row in suppliers]
+    each = [(_supplier(row, counts, degraded_by_code), lines.get(row.code, NOTHING)) for row in suppliers]
     found = worst_first(supplier_rules.incidents(each, context.now))
     shown_here = await _with_impact(connection, context, _shown(found, context))
     return [row._replace(links=[link for link in row.links if link.label != "View suppliers"]) for row in shown_here]
@@ -154,23 +156,24 @@ async def call_counts(connection: Connection, suppliers: Sequence[SupplierRow], 
     return await supplier_work.call_counts_of(connection, codes, _last_day(now), now)
 
 
-async def ailing_of(
+async def degraded_of(
     connection: Connection, suppliers: Sequence[SupplierRow], counts: Counts, now: datetime
-) -> dict[str, Ailing]:
+) -> dict[str, Degraded]:
     """Of each that answers and of whose calls too many failed."""
     bad = [
         row.code
         for row in suppliers
         if row.up and (count := counts.get(row.code)) and is_degraded(count.total - count.failed, count.total)
     ]
-    found = dict[str, Ailing]()
+    found = dict[str, Degraded]()
     for code in bad:
         latest = latest_failure(await supplier_work.latest_calls(connection, code, CALLS), now)
         called = await supplier_work.call_hours(connection, code, now - LOOKED_BACK - COUNTED_HOURS * HOUR, now)
         hours = {one.start: (one.good, one.good + one.bad) for one in called}
         none_good = is_failing(counts[code].total - counts[code].failed, counts[code].total)
         since = bad_since(hours, now, is_failing if none_good else is_degraded)
-        found[code] = Ailing(cause(latest) if latest else "", since)
+        read = sum(one.good + one.bad for one in called)
+        found[code] = Degraded(cause(latest) if latest else "", since if read < supplier_work.COUNTED_CALLS else None)
     return found
 
 
@@ -188,7 +191,7 @@ def _last_day(now: datetime) -> datetime:
     return period("24h", None, None, now).start
 
 
-def _supplier(row: SupplierRow, all_counts: Counts, ailing: Mapping[str, Ailing]) -> Supplier:
+def _supplier(row: SupplierRow, all_counts: Counts, degraded_by_code: Mapping[str, Degraded]) -> Supplier:
     counts = all_counts.get(row.code)
     return Supplier(
         code=row.code,
@@ -200,6 +203,6 @@ def _supplier(row: SupplierRow, all_counts: Counts, ailing: Mapping[str, Ailing]
         packages=row.packages,
         answered=counts.total - counts.failed if counts else 0,
         asked=counts.total if counts else 0,
-        cause=ailing[row.code].cause if row.code in ailing else "",
-        bad_since=ailing[row.code].since if row.code in ailing else None,
+        cause=degraded_by_code[row.code].cause if row.code in degraded_by_code else "",
+        bad_since=degraded_by_code[row.code].since if row.code in degraded_by_code else None,
     )

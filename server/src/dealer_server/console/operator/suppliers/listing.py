@@ -56,8 +56,8 @@ async def suppliers(context: RequestContext) -> Html:
         is_test = context.parts.settings.environment == "test"
         simulated = await console_suppliers.packages_of_builtin(connection, Simulated.code) if is_test else 0
         words = words_of(rows, counts)
-        ailing = await findings.ailing_of(connection, rows, counts, context.now)
-        incidents = await findings.of_suppliers(connection, context, rows, counts, ailing)
+        degraded = await findings.degraded_of(connection, rows, counts, context.now)
+        incidents = await findings.of_suppliers(connection, context, rows, counts, degraded)
     columns = {**COLUMNS, "health": lambda row: (row.status != "ACTIVE", HEALTH.index(words[row.code]), row.code)}
     order = params.order(context, SUPPLIERS, tuple(columns), "health")
     found = order.sorted(rows, {name.removeprefix("-"): by for name, by in columns.items()})
