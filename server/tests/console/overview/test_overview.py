@@ -315,6 +315,34 @@ async def test_hours_that_no_worker_has_counted_yet_are_said_to_be_missing(quiet
         assert "hours are counted" not in await see(admin, "/console?range=7d")
 
 
+async def test_the_overview_and_the_page_of_an_endpoint_agree_on_its_health(quiet: Service):
+    made, now = await quiet.tenant(name="Late & Co"), clock.now().astimezone(UTC)
+    await run(
+        quiet,
+        "INSERT INTO webhook_endpoint (tenant_id, url, state, last_success_at)"
+        " VALUES ($1, 'https://a.b/', 'ACTIVE', now())",
+        int(made.tenant_id),
+    )
+    counted = (
+        "INSERT INTO webhook_hour (tenant_id, hour, http_status, error, attempts, took_ms)"
+        " VALUES ($1, $2, 200, '', $3, 1), ($1, $2, 500, 'HTTP 500', $4, 1)"
+    )
+    newest = (
+        "INSERT INTO webhook_attempt (tenant_id, delivery_id, number, started_at, duration_ms, http_status, error)"
+        " SELECT $1, n, 1, $2, 1, $4::int, $5 FROM generate_series($6::int, $6 + $3 - 1) n"
+    )
+    hour, dealer = now.replace(minute=0, second=0, microsecond=0) - HOUR, int(made.tenant_id)
+    page = f"/console/webhooks/endpoints/{dealer}"
+    async with signed_in(quiet) as admin:
+        await run(quiet, counted, dealer, hour, 96, 4)
+        assert "The endpoint of Late" not in await incidents(admin) and "Healthy" in await see(admin, page)
+        await run(quiet, newest, dealer, now, 5, 500, "HTTP 500", 1)  # not counted by the hour yet
+        for shown in (await incidents(admin), await see(admin, page)):
+            assert re.search(r"The endpoint of Late & Co .*? 91\.4 % of 105 attempts accepted", shown), shown
+        await run(quiet, newest, dealer, now, 100, 200, None, 10)
+        assert "The endpoint of Late" not in await incidents(admin) and "Healthy" in await see(admin, page)
+
+
 async def test_what_is_degraded_and_what_lasts_for_days_is_told(quiet: Service):
     made, now = await quiet.tenant(name="Short & Co", balance="100"), clock.now().astimezone(UTC)
     hour = now.replace(minute=0, second=0, microsecond=0) - HOUR

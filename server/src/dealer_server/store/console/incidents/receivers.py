@@ -8,9 +8,7 @@ from dealer_server.db.by_tenant import OF_ALL, of_given_tenant, rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.health import (
     COUNTED_HOURS,
-    HEALTHY_PERCENT,
     HOUR,
-    LEAST_FAILED,
     LOOKED_BACK,
     Hours,
     bad_since,
@@ -43,10 +41,12 @@ _WORST = _FIELDS.format(
 )
 _ONE = of_given_tenant(_FIELDS.format(endpoints="(SELECT * FROM webhook_endpoint WHERE tenant_id = $1)"), 1)
 
-_NOT_ENOUGH = f"""
+CANDIDATES = 100
+"""Endpoints with failed attempts in counted hours, of which the newest attempts are counted too."""
+_WITH_FAILURES = f"""
 SELECT tenant_id FROM webhook_hour WHERE {OF_ALL} hour >= $1 GROUP BY tenant_id
-HAVING 100 * coalesce(sum(attempts) FILTER (WHERE error = ''), 0) < {HEALTHY_PERCENT} * sum(attempts)
-    AND sum(attempts) FILTER (WHERE error <> '') >= {LEAST_FAILED}
+HAVING sum(attempts) FILTER (WHERE error <> '') > 0
+ORDER BY coalesce(sum(attempts) FILTER (WHERE error = ''), 0)::float8 / sum(attempts), tenant_id LIMIT {CANDIDATES}
 """
 _HOURS = """
 SELECT tenant_id, hour, coalesce(sum(attempts) FILTER (WHERE error = ''), 0)::int AS good, sum(attempts)::int AS asked
@@ -67,8 +67,9 @@ async def failing(connection: Connection, limit: int) -> list[Receiver]:
 async def degraded(connection: Connection, since: datetime, now: datetime, limit: int) -> list[Receiver]:
     """Of dealers that may call, whose endpoints answer but did not often enough since an hour: those with the most
     failed attempts first. `cause`: as a filter of answers (rules/webhooks/answers.py)."""
-    ids = [row["tenant_id"] for row in await fetch_all(connection, _NOT_ENOUGH, since)]
+    ids = [row["tenant_id"] for row in await fetch_all(connection, _WITH_FAILURES, since)]
     answered = await answers.of_dealers(connection, ids, since) if ids else {}
+    answered = {key: one for key, one in answered.items() if is_degraded(one.accepted, one.attempts)}
     rows = await connection.fetch(
         "SELECT tenant_id, t.name AS dealer, e.state, e.consecutive_failures AS failures, e.last_success_at"
         " FROM webhook_endpoint e JOIN tenant t USING (tenant_id)"
