@@ -318,7 +318,7 @@ async def test_a_few_failures_are_told_in_grey_for_they_are_no_notice(market: Pu
     assert found, page
     assert "near Up RT" in page and "Edit route View failed order" in page
     listed = await see(admin, "/console/suppliers")
-    said = f"rt:near RT reseller API Up degraded from 3 failed calls [0-9.]+ % 1 of {found[1]} failed "
+    said = f"rt:near RT reseller API Up degraded once 3 calls have failed [0-9.]+ % 1 of {found[1]} failed "
     assert re.search(said, listed), listed
     assert re.search(r"simulated Test environment Makes test eSIMs and buys nothing [\d,]+ ", listed), listed
     assert re.search(r"Healthy suppliers\s2 of 2 rt:far Up rt:near Up ", await see(admin, "/console"))
