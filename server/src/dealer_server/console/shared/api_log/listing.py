@@ -39,20 +39,21 @@ async def show_log(context: RequestContext, log: Log, **shown: Any) -> Html:
         day = CallFilter(start=of.start, outcome="refused")
         asked = filters != CallFilter() or _before(context) is not None
         refused = () if asked else await api_log.list_calls(connection, log.tenant_id, day, None, NEWEST)
-        named = ((one.path, subjects.named(one)) for one in (*calls, *refused))
+        shown_calls = [*calls, *refused]  # a call that came between the two stands in one of them
+        named = ((one.path, subjects.named(one)) for one in shown_calls)
         about = await subjects.of_calls(connection, log.tenant_id, named, by_reference=True)
         kept = await api_log.kept(connection, log.tenant_id, of.start)
         found = await call_hour.since(connection, log.tenant_id, of.start)
         served = await served_call.served(connection, log.tenant_id)
         keys = await credential.of_tenant(connection, log.tenant_id)
-    callers = {(one.address, one.app_key) for one in (*calls, *refused)}
+    callers = {(one.address, one.app_key) for one in shown_calls}
     lines = _runs(zip(calls, about[: len(calls)], strict=True), apart=bool(filters.named))
     return Html(
         log=log,
         outcome=outcome or "",
         calls=lines,
         newest_refused=list(zip(refused, about[len(calls) :], strict=True))[:NEWEST],
-        all_from=calls[0] if len(callers) == 1 else None,
+        all_from=shown_calls[0] if len(callers) == 1 else None,
         status=STATUS,
         counts={"": kept.refused + kept.succeeded, "refused": kept.refused, "succeeded": kept.succeeded},
         kept=kept,
