@@ -51,13 +51,14 @@ async def profiles(context: RequestContext) -> Answer:
 
 
 def _buyers(context: RequestContext) -> find_profiles.More:
-    """Who got these eSIMs, as far as it is known. `addressed`: orders of which one was mailed."""
+    """Who got these eSIMs, as far as it is known. `addressed`: orders whose mail went to an address that is known."""
 
     async def read(connection: Connection, rows: Sequence[ProfileRow]) -> dict[str, Any]:
         profile_ids, order_ids = [row.profile_id for row in rows], [row.order_id for row in rows]
+        of_orders = await buyer_mails.newest_of_orders(connection, context.tenant_id, order_ids)
         return {
             "mailed": await buyer_mails.newest_of_profiles(connection, context.tenant_id, profile_ids),
-            "addressed": await buyer_mails.newest_of_orders(connection, context.tenant_id, order_ids),
+            "addressed": {order_id for order_id, mail in of_orders.items() if mail.mail},
             "references": await console_orders.references(connection, context.tenant_id, order_ids),
         }
 

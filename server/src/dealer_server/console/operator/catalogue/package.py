@@ -99,7 +99,7 @@ async def show_package(context: RequestContext) -> Html:
             suppliers={row.code: row for row in suppliers},
             counts=counts,
             health=health,
-            ailing=_unhealthy(hops, suppliers, health),
+            unhealthy=_unhealthy(hops, suppliers, health),
             floor=own_floor if own_floor is not None else context.parts.settings.margin_floor_basis_points or 0,
             cost=known,
             margin=None if known is None else price_list.margin(package.price, known),
@@ -294,14 +294,14 @@ def _amount(package: Package, typed: str) -> int | None:
 
 class Beside(NamedTuple):
     """What an editor sees beside the form. `payers`: who pays what at the price that is typed; `sold`: in the last 30
-    days, by currency; `edit`: the last one; `ailing`: what suppliers of the route are, by code."""
+    days, by currency; `edit`: the last one; `unhealthy`: what suppliers of the route are, by code."""
 
     payers: Sequence[Payer]
     floor: int
     hops: Sequence[tuple[Hop, int | None]]
     sold: Mapping[str, Sums]
     edit: Edit | None
-    ailing: Mapping[str, str]
+    unhealthy: Mapping[str, str]
 
 
 async def _beside(
@@ -319,7 +319,7 @@ async def _beside(
         hops=[(hop, _hop_margin(priced, hop)) for hop in route],
         sold=await _sold(connection, code, context.now),
         edit=await console_packages.last_edit(connection, code),
-        ailing={one.supplier: one.word for one in _unhealthy(route, suppliers, health)},
+        unhealthy={one.supplier: one.word for one in _unhealthy(route, suppliers, health)},
     )
 
 

@@ -29,7 +29,7 @@ from dealer_server.webhooks.sample_event import TestResult
 ENDPOINT, TEMPLATE = f"{ENDPOINTS}/{{tenant_id}}", "operator/endpoint.html"
 ROWS = 10
 """Deliveries on a page, below its charts."""
-TROUBLED = ("Failing", "Degraded")
+UNHEALTHY = ("Failing", "Degraded")
 """Of such an endpoint the deliveries with failed attempts are listed first."""
 PEOPLE = 20
 """Of so many users one is looked for who has an address."""
@@ -92,19 +92,19 @@ async def _show(context: RequestContext, result: TestResult | None = None) -> Ht
             path=path,
             **await _causes(connection, tenant_id, of),
             **await _deliveries(
-                connection, context, path, of, [one.filter for one in history.answers], troubled=health in TROUBLED
+                connection, context, path, of, [one.filter for one in history.answers], unhealthy=health in UNHEALTHY
             ),
         )
 
 
 async def _deliveries(
-    connection: Connection, context: RequestContext, path: str, of: Period, known: list[str], *, troubled: bool
+    connection: Connection, context: RequestContext, path: str, of: Period, known: list[str], *, unhealthy: bool
 ) -> dict[str, Any]:
     """`answer`: those whose last attempt was answered so. `attempts`: "failed" for those with one that failed, which
-    are listed first of a `troubled` endpoint, or "all". `known`: the answers of the period."""
+    are listed first of a `unhealthy` endpoint, or "all". `known`: the answers of the period."""
     query, tenant_id = context.query, params.path_number(context, "tenant_id")
     chosen, attempts = params.text(query, "answer"), query.get("attempts")
-    tried = attempts == "failed" or (attempts != "all" and troubled and not chosen)
+    tried = attempts == "failed" or (attempts != "all" and unhealthy and not chosen)
     order, found = params.order(context, path, CREATED, NEWEST_FIRST), ListPage[DeliveryRow]((), None)
     faults = params.faults(query, event=EVENT_TYPES) | answer_faults(query)
     if not faults:
