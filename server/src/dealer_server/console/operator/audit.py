@@ -96,6 +96,7 @@ async def audit(context: RequestContext) -> Html:
             found = await console_audit.list_acts(
                 connection, filters, params.number(context.query, "before"), PAGE_SIZE
             )
+    kind = context.query.get("kind", "")
     return Html(
         runs=[_run(list(run)) for _, run in groupby(found.rows, _at_once)],
         actions=_choices(chosen),
@@ -108,7 +109,7 @@ async def audit(context: RequestContext) -> Html:
             every={"kind": ALL},
             first=FIRST,
         ),
-        kind=(kind := context.query.get("kind", "")),
+        kind=kind,
         kinds=[
             (kind if kind in (CHANGES, ALL) else "", "Any kind"),
             *((key, kind.name) for key, kind in KINDS.items() if key not in TAB_KINDS),
